@@ -1,0 +1,117 @@
+"""Raw counters of one run, and the rules they must keep (METHOD 1).
+
+``None`` means unknown. It is never 0 and never enters a mean.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One target pass after the prompt: drafted (k), accepted (a), seconds, and what proposed.
+
+    ``drafter`` is the index of the chained method that proposed; ``None`` for a plain pass.
+    """
+
+    n_drafted: int
+    n_accepted: int
+    seconds: float
+    drafter: int | None = None
+    proposed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounters:
+    """Counters and times of one generation, as METHOD 1 names them.
+
+    ``n_drafted`` counts tested tokens only; the bonus token is in no draft counter.
+    """
+
+    n_generated: int
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    n_prompt: int | None = None
+    n_verify_steps: int | None = None
+    n_plain_steps: int | None = None
+    n_drafted: int | None = None
+    n_accepted: int | None = None
+    n_discarded: int | None = None
+    n_rejected_steps: int | None = None
+    """Verify steps that ended in a rejection (R of METHOD 2)."""
+    n_max: int | None = None
+    accepted_histogram: tuple[int, ...] | None = None
+    drafted_histogram: tuple[int, ...] | None = None
+    draft_s: float | None = None
+    verify_s: float | None = None
+    plain_s: float | None = None
+    other_s: float | None = None
+
+
+def counters_from_steps(
+    steps: Sequence[Step],
+    *,
+    n_generated: int,
+    n_max: int | None,
+    prefill_s: float | None = None,
+    decode_s: float | None = None,
+    n_prompt: int | None = None,
+    n_discarded: int | None = None,
+    draft_s: float | None = None,
+    verify_s: float | None = None,
+    plain_s: float | None = None,
+    other_s: float | None = None,
+) -> RunCounters:
+    """Sum a step trace. Histograms are indexed by token count and cover 0..max drafted."""
+    drafted_steps = [s for s in steps if s.n_drafted > 0]
+    width = max((s.n_drafted for s in drafted_steps), default=0)
+    accepted_histogram = [0] * (width + 1)
+    drafted_histogram = [0] * (width + 1)
+    for step in drafted_steps:
+        accepted_histogram[step.n_accepted] += 1
+        drafted_histogram[step.n_drafted] += 1
+    return RunCounters(
+        n_generated=n_generated,
+        prefill_s=prefill_s,
+        decode_s=decode_s,
+        n_prompt=n_prompt,
+        n_verify_steps=len(drafted_steps),
+        n_plain_steps=len(steps) - len(drafted_steps),
+        n_drafted=sum(s.n_drafted for s in drafted_steps),
+        n_accepted=sum(s.n_accepted for s in drafted_steps),
+        n_discarded=n_discarded,
+        n_rejected_steps=sum(s.n_accepted < s.n_drafted for s in drafted_steps),
+        n_max=n_max,
+        accepted_histogram=tuple(accepted_histogram) if drafted_steps else (),
+        drafted_histogram=tuple(drafted_histogram) if drafted_steps else (),
+        draft_s=draft_s,
+        verify_s=verify_s,
+        plain_s=plain_s,
+        other_s=other_s,
+    )
+
+
+def violations(c: RunCounters) -> tuple[str, ...]:
+    """Names of the broken rules of METHOD 1; empty when all that is known agrees."""
+    broken: list[str] = []
+    d, a, v, u = c.n_drafted, c.n_accepted, c.n_verify_steps, c.n_plain_steps
+    if c.n_generated < 1:
+        broken.append("n_generated >= 1")
+    if a is not None and a < 0:
+        broken.append("0 <= n_accepted")
+    if a is not None and d is not None and a > d:
+        broken.append("n_accepted <= n_drafted")
+    if d is not None and v is not None and c.n_max is not None and d > c.n_max * v:
+        broken.append("n_drafted <= n_max * n_verify_steps")
+    if a is not None and v is not None and u is not None and c.n_generated - 1 > a + v + u:
+        broken.append("n_generated - 1 <= n_accepted + n_verify_steps + n_plain_steps")
+    h = c.accepted_histogram
+    if h is not None and v is not None and sum(h) != v:
+        broken.append("sum(accepted_histogram) = n_verify_steps")
+    if h is not None and a is not None and sum(j * n for j, n in enumerate(h)) != a:
+        broken.append("sum(j * accepted_histogram[j]) = n_accepted")
+    for name in ("prefill_s", "decode_s"):
+        seconds = getattr(c, name)
+        if seconds is not None and seconds < 0:
+            broken.append(f"{name} >= 0")
+    return tuple(broken)

@@ -1,0 +1,109 @@
+"""What every engine takes and gives back.
+
+An engine fills what it really knows and leaves the rest ``None``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from specdash.domain.arms import Arm
+from specdash.domain.counters import RunCounters, Step
+from specdash.domain.workload import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model as the runner needs it: where it lies, and which one it is."""
+
+    name: str
+    path: str
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSettings:
+    """Settings equal for every arm of an experiment (METHOD 9, base key)."""
+
+    n_ctx: int = 4096
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_threads: int = 1
+    gpu_layers: int = 0
+    draft_gpu_layers: int = 0
+    kv_type: str = "f16"
+    flash_attn: str = "auto"
+    ignore_eos: bool = False
+    temperature: float = 0.0
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """Token ids that reach the target, the same in every arm."""
+
+    key: str
+    category: str
+    token_ids: tuple[int, ...]
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmReadiness:
+    """Whether an arm can run here: ``ready`` or ``unsupported``, with the reason in words."""
+
+    ready: bool
+    reason: str | None = None
+    failed_rule: str | None = None
+    resolved: Mapping[str, object] = field(default_factory=dict)
+    """Parameters the engine really uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One generation as the engine saw it. ``steps`` covers every target pass after the prompt."""
+
+    counters: RunCounters
+    token_ids: tuple[int, ...]
+    text: str
+    stop_reason: str
+    """``eos``, ``limit`` or ``context``."""
+    steps: tuple[Step, ...] | None = None
+    drafter_counters: Mapping[str, RunCounters] = field(default_factory=dict)
+    """Chained arms: counters per method."""
+    proof: bool | None = None
+    """Whether the engine can prove that speculation ran; ``None`` for ``off``."""
+    proof_reason: str | None = None
+    flags: tuple[str, ...] = ()
+    peak_rss_bytes: int | None = None
+
+
+class Engine(Protocol):
+    """A loaded target with its arms. Created, used and closed inside the runner process."""
+
+    name: str
+
+    def load(
+        self, target: ModelFile, drafts: Mapping[str, ModelFile], settings: GenerationSettings
+    ) -> Mapping[str, object]:
+        """Load target and drafts; return engine facts (version, commit, build flags, buffers).
+
+        Raises :class:`~specdash.errors.ModelError` when a file is missing, corrupt or refused.
+        """
+        ...
+
+    def prepare(self, prompt: Prompt, max_tokens: int) -> PreparedPrompt:
+        """Render the chat template and tokenise; BOS is never doubled."""
+        ...
+
+    def check_arm(self, arm: Arm) -> ArmReadiness:
+        """Decide by asking the library, before any run, whether the arm can run."""
+        ...
+
+    def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
+        """One cold generation: KV memory cleared, drafter state new."""
+        ...
+
+    def close(self) -> None:
+        """Free everything; the engine is of no use afterwards."""
+        ...

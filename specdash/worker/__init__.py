@@ -1,0 +1,1 @@
+"""The worker process (claims jobs, stores results) and the runner process (runs one experiment)."""

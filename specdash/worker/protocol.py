@@ -1,0 +1,204 @@
+"""What worker and runner say to each other: one job file in, one JSON event per line out.
+
+The runner prints events on its standard output and nothing else there; library noise goes to
+standard error, which is the job's log. Events are validated on both sides.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SpecModel(_Model):
+    """A model file the runner loads."""
+
+    name: str
+    path: str
+    content_hash: str
+
+
+class SpecMessage(_Model):
+    role: str
+    content: str
+
+
+class SpecPrompt(_Model):
+    """``prompt_id`` is the row in the store; results come back under it."""
+
+    prompt_id: int
+    key: str
+    category: str
+    messages: list[SpecMessage] = []
+    text: str | None = None
+    max_tokens: int | None = None
+
+
+class SpecArm(_Model):
+    """``experiment_arm_id`` is the row in the store; ``text`` parses with ``parse_arm``."""
+
+    experiment_arm_id: int
+    text: str
+
+
+class SpecSettings(_Model):
+    """Mirrors :class:`specdash.engines.base.GenerationSettings`; a test compares the fields."""
+
+    n_ctx: int
+    n_batch: int
+    n_ubatch: int
+    n_threads: int
+    gpu_layers: int
+    draft_gpu_layers: int
+    kv_type: str
+    flash_attn: str
+    ignore_eos: bool
+    temperature: float
+    seed: int
+
+
+class JobSpec(_Model):
+    """Everything a runner needs; it never opens the database."""
+
+    job_id: int
+    experiment_id: int
+    engine: str
+    target: SpecModel
+    drafts: dict[str, SpecModel] = {}
+    """Keyed by the reference that stands in the arm's ``model=``."""
+    arms: list[SpecArm]
+    prompts: list[SpecPrompt]
+    settings: SpecSettings
+    rounds: int = Field(ge=1)
+    warmup: int = Field(ge=0)
+    max_tokens: int = Field(ge=1)
+    order_seed: int
+
+
+class PhaseEvent(_Model):
+    """``loading``, ``checking``, ``warm-up``, ``measuring``, ``comparing``, ``done``."""
+
+    event: Literal["phase"] = "phase"
+    phase: str
+
+
+class ProgressEvent(_Model):
+    event: Literal["progress"] = "progress"
+    done: int
+    total: int
+    eta_s: float | None = None
+
+
+class EnvironmentEvent(_Model):
+    """Machine facts, engine facts (version, commit, flags, buffers), hashes for the base key."""
+
+    event: Literal["environment"] = "environment"
+    machine: dict[str, object]
+    engine: dict[str, object]
+    prompt_set_hash: str
+    chat_template_hash: str | None = None
+    n_prompt_tokens: dict[int, int] = {}
+    """Prompt id -> tokens."""
+
+
+class ArmEvent(_Model):
+    """State of one arm: ``ready``, ``measured``, ``inactive``, ``unsupported``, ``failed``."""
+
+    event: Literal["arm"] = "arm"
+    experiment_arm_id: int
+    status: str
+    reason: str | None = None
+    resolved: dict[str, object] = {}
+
+
+class SpecCounters(_Model):
+    """Mirrors :class:`specdash.domain.counters.RunCounters`; a test compares the fields."""
+
+    n_generated: int
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    n_prompt: int | None = None
+    n_verify_steps: int | None = None
+    n_plain_steps: int | None = None
+    n_drafted: int | None = None
+    n_accepted: int | None = None
+    n_discarded: int | None = None
+    n_rejected_steps: int | None = None
+    n_max: int | None = None
+    accepted_histogram: list[int] | None = None
+    drafted_histogram: list[int] | None = None
+    draft_s: float | None = None
+    verify_s: float | None = None
+    plain_s: float | None = None
+    other_s: float | None = None
+
+
+class SpecStep(_Model):
+    """One target pass: k, a, seconds, index of the proposing method, proposed ids."""
+
+    k: int
+    a: int
+    s: float
+    m: int | None = None
+    p: list[int] = []
+
+
+class RunEvent(_Model):
+    """One finished generation. ``order_index`` is unique inside one attempt of a job."""
+
+    event: Literal["run"] = "run"
+    experiment_arm_id: int
+    prompt_id: int
+    round: int
+    order_index: int
+    is_warmup: bool
+    started_at: str
+    """UTC, ISO 8601 with offset."""
+    counters: SpecCounters
+    drafter_counters: dict[str, SpecCounters] = {}
+    token_ids: list[int]
+    token_texts: list[str]
+    """Text of each token, for colouring; joined it is ``text`` but for split UTF-8 sequences."""
+    text: str
+    stop_reason: str
+    steps: list[SpecStep] | None = None
+    proof: bool | None = None
+    proof_reason: str | None = None
+    flags: list[str] = []
+    peak_rss_bytes: int | None = None
+
+
+class ErrorEvent(_Model):
+    """The runner gives up: kind of :mod:`specdash.errors`, text and hint for a person."""
+
+    event: Literal["error"] = "error"
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+class DoneEvent(_Model):
+    event: Literal["done"] = "done"
+    machine_end: dict[str, object] = {}
+    """Load, frequency, temperature at the end; peak memory of the runner."""
+
+
+Event = Annotated[
+    PhaseEvent
+    | ProgressEvent
+    | EnvironmentEvent
+    | ArmEvent
+    | RunEvent
+    | ErrorEvent
+    | DoneEvent,
+    Field(discriminator="event"),
+]
+EVENT_ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+def parse_event(line: str) -> Event:
+    """Validate one line; ``pydantic.ValidationError`` when it is no event."""
+    return EVENT_ADAPTER.validate_json(line)
