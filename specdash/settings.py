@@ -1,4 +1,4 @@
-"""Settings, all from ``SPECDASH_*`` environment variables; the README lists them (a test compares)."""
+"""Settings, all from ``SPECDASH_*`` environment variables; a test compares the README."""
 
 from functools import cached_property
 from pathlib import Path

@@ -42,6 +42,8 @@ class RunCounters:
     n_max: int | None = None
     accepted_histogram: tuple[int, ...] | None = None
     drafted_histogram: tuple[int, ...] | None = None
+    full_histogram: tuple[int, ...] | None = None
+    """Verify steps with exactly k draft tokens, all of them accepted."""
     draft_s: float | None = None
     verify_s: float | None = None
     plain_s: float | None = None
@@ -67,9 +69,11 @@ def counters_from_steps(
     width = max((s.n_drafted for s in drafted_steps), default=0)
     accepted_histogram = [0] * (width + 1)
     drafted_histogram = [0] * (width + 1)
+    full_histogram = [0] * (width + 1)
     for step in drafted_steps:
         accepted_histogram[step.n_accepted] += 1
         drafted_histogram[step.n_drafted] += 1
+        full_histogram[step.n_drafted] += step.n_accepted == step.n_drafted
     return RunCounters(
         n_generated=n_generated,
         prefill_s=prefill_s,
@@ -84,6 +88,7 @@ def counters_from_steps(
         n_max=n_max,
         accepted_histogram=tuple(accepted_histogram) if drafted_steps else (),
         drafted_histogram=tuple(drafted_histogram) if drafted_steps else (),
+        full_histogram=tuple(full_histogram) if drafted_steps else (),
         draft_s=draft_s,
         verify_s=verify_s,
         plain_s=plain_s,

@@ -74,7 +74,7 @@ METHODS: dict[str, Method] = {
         Method(
             "ngram-map-k",
             (_SIZE_N, _SIZE_M, _MIN_HITS),
-            "Keeps a table of seen n-grams and copies what followed one that was seen often enough.",
+            "Keeps a table of seen n-grams and copies what followed one seen often enough.",
             "under 2 MiB per request",
         ),
         Method(

@@ -1,1 +1,1 @@
-"""SQLite or PostgreSQL: tables, sessions, queries, reports. Everything shown is computed from runs."""
+"""SQLite or PostgreSQL: tables, sessions, queries, reports. What is shown is computed from runs."""

@@ -27,7 +27,9 @@ def worker_status(session: Session) -> WorkerView:
     raise NotImplementedError
 
 
-def list_jobs(session: Session, *, active_only: bool = False, limit: int = 200) -> Sequence[JobView]:
+def list_jobs(
+    session: Session, *, active_only: bool = False, limit: int = 200
+) -> Sequence[JobView]:
     """Running first, then queued in order, then finished, newest first."""
     raise NotImplementedError
 
@@ -41,7 +43,9 @@ def experiment_report(session: Session, experiment_id: int) -> ExperimentReport:
     raise NotImplementedError
 
 
-def list_runs(session: Session, experiment_id: int, *, attempt: int | None = None) -> Sequence[RunView]:
+def list_runs(
+    session: Session, experiment_id: int, *, attempt: int | None = None
+) -> Sequence[RunView]:
     """In order of execution; the newest attempt unless one is named."""
     raise NotImplementedError
 

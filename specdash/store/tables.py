@@ -39,7 +39,7 @@ def _json(nullable: bool = False) -> Any:
 class Meta(SQLModel, table=True):
     """One row. ``revision`` grows with every write; caches are keyed on it."""
 
-    __tablename__: ClassVar[str] = "meta"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "meta"
 
     id: int = Field(default=1, primary_key=True)
     revision: int = Field(default=0)
@@ -48,7 +48,7 @@ class Meta(SQLModel, table=True):
 class Machine(SQLModel, table=True):
     """A machine by its fingerprint (CPU model, allowed CPUs, memory, GPU)."""
 
-    __tablename__: ClassVar[str] = "machine"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "machine"
 
     id: int | None = Field(default=None, primary_key=True)
     fingerprint: str = Field(max_length=64, unique=True)
@@ -61,7 +61,7 @@ class Machine(SQLModel, table=True):
 class Model(SQLModel, table=True):
     """A model by content. ``name`` is what people type; ``facts`` are header facts."""
 
-    __tablename__: ClassVar[str] = "model"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "model"
 
     id: int | None = Field(default=None, primary_key=True)
     content_hash: str = Field(max_length=64, unique=True)
@@ -85,7 +85,7 @@ class ModelPath(SQLModel, table=True):
     A file that could not be read has no ``model_id`` and says why in ``problem``.
     """
 
-    __tablename__: ClassVar[str] = "model_path"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "model_path"
     __table_args__ = (sa.UniqueConstraint("host", "path"),)
 
     id: int | None = Field(default=None, primary_key=True)
@@ -101,7 +101,7 @@ class ModelPath(SQLModel, table=True):
 class WorkloadVersion(SQLModel, table=True):
     """An immutable version of a workload; an edit inserts another row of the same name."""
 
-    __tablename__: ClassVar[str] = "workload"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "workload"
     __table_args__ = (sa.UniqueConstraint("name", "version"),)
 
     id: int | None = Field(default=None, primary_key=True)
@@ -119,7 +119,7 @@ class WorkloadVersion(SQLModel, table=True):
 class PromptRow(SQLModel, table=True):
     """One prompt of a workload version, in order."""
 
-    __tablename__: ClassVar[str] = "prompt"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "prompt"
     __table_args__ = (sa.UniqueConstraint("workload_id", "position"),)
 
     id: int | None = Field(default=None, primary_key=True)
@@ -135,7 +135,7 @@ class PromptRow(SQLModel, table=True):
 class ArmRow(SQLModel, table=True):
     """An arm by identity: canonical parameters with the draft's content hash."""
 
-    __tablename__: ClassVar[str] = "arm"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "arm"
 
     id: int | None = Field(default=None, primary_key=True)
     identity: str = Field(max_length=64, unique=True)
@@ -147,7 +147,7 @@ class ArmRow(SQLModel, table=True):
 class Experiment(SQLModel, table=True):
     """Workload x target x arms x protocol on one engine and machine."""
 
-    __tablename__: ClassVar[str] = "experiment"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "experiment"
 
     id: int | None = Field(default=None, primary_key=True)
     workload_id: int = Field(foreign_key="workload.id", index=True)
@@ -174,7 +174,7 @@ class Experiment(SQLModel, table=True):
 class ExperimentArm(SQLModel, table=True):
     """One arm of one experiment, with what became of it."""
 
-    __tablename__: ClassVar[str] = "experiment_arm"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "experiment_arm"
     __table_args__ = (
         sa.UniqueConstraint("experiment_id", "position"),
         _one_of("status", ARM_STATUSES, "status"),
@@ -197,7 +197,7 @@ class ExperimentArm(SQLModel, table=True):
 class Job(SQLModel, table=True):
     """The queue. One job per experiment; a retry raises ``attempt``."""
 
-    __tablename__: ClassVar[str] = "job"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "job"
     __table_args__ = (
         _one_of("state", JOB_STATES, "state"),
         sa.Index("ix_job_state_priority", "state", "priority", "id"),
@@ -231,7 +231,7 @@ class Job(SQLModel, table=True):
 class WorkerRow(SQLModel, table=True):
     """A worker process that serves (or served) this database."""
 
-    __tablename__: ClassVar[str] = "worker"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "worker"
 
     id: int | None = Field(default=None, primary_key=True)
     host: str = Field(max_length=200)
@@ -246,7 +246,7 @@ class WorkerRow(SQLModel, table=True):
 class Run(SQLModel, table=True):
     """One arm x one prompt x one round: raw counters, times, tokens, output."""
 
-    __tablename__: ClassVar[str] = "run"  # type: ignore[misc]
+    __tablename__: ClassVar[str] = "run"
     __table_args__ = (sa.UniqueConstraint("experiment_id", "attempt", "order_index"),)
 
     id: int | None = Field(default=None, primary_key=True)
@@ -271,6 +271,7 @@ class Run(SQLModel, table=True):
     n_max: int | None = None
     accepted_histogram: list[int] | None = Field(default=None, sa_type=sa.JSON)
     drafted_histogram: list[int] | None = Field(default=None, sa_type=sa.JSON)
+    full_histogram: list[int] | None = Field(default=None, sa_type=sa.JSON)
     draft_s: float | None = None
     verify_s: float | None = None
     plain_s: float | None = None

@@ -130,6 +130,7 @@ class SpecCounters(_Model):
     n_max: int | None = None
     accepted_histogram: list[int] | None = None
     drafted_histogram: list[int] | None = None
+    full_histogram: list[int] | None = None
     draft_s: float | None = None
     verify_s: float | None = None
     plain_s: float | None = None
@@ -187,13 +188,7 @@ class DoneEvent(_Model):
 
 
 Event = Annotated[
-    PhaseEvent
-    | ProgressEvent
-    | EnvironmentEvent
-    | ArmEvent
-    | RunEvent
-    | ErrorEvent
-    | DoneEvent,
+    PhaseEvent | ProgressEvent | EnvironmentEvent | ArmEvent | RunEvent | ErrorEvent | DoneEvent,
     Field(discriminator="event"),
 ]
 EVENT_ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
