@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from specdash.domain.methods import METHODS, Method, Param, ParamValue
 from specdash.domain.workload import content_hash
@@ -35,6 +35,8 @@ class Arm:
 
     calls: tuple[MethodCall, ...]
     replica: int = 1
+    written: str | None = field(default=None, compare=False)
+    """As a person wrote it, without the replica mark; shown back to them, no part of identity."""
 
     @property
     def is_off(self) -> bool:
@@ -64,7 +66,9 @@ class Arm:
         )
 
     def text(self) -> str:
-        """The short form for people: only what differs from the defaults, and the draft."""
+        """For people: as written, else only what differs from the defaults, and the draft."""
+        if self.written is not None:
+            return self.written + self._replica_mark
         return self._render(lambda m, k, v: v != _param(m, k).default)
 
     def full_text(self) -> str:
@@ -77,8 +81,11 @@ class Arm:
             method = METHODS[call.method]
             shown = [f"{k}={_quote(v)}" for k, v in call.params if keep(method, k, v)]
             parts.append(f"{call.method}:{','.join(shown)}" if shown else call.method)
-        suffix = f"#{self.replica}" if self.replica > 1 else ""
-        return "+".join(parts) + suffix
+        return "+".join(parts) + self._replica_mark
+
+    @property
+    def _replica_mark(self) -> str:
+        return f"#{self.replica}" if self.replica > 1 else ""
 
     def canonical(self, draft_hashes: Mapping[str, str]) -> list[dict[str, ParamValue]]:
         """Identity as data: keys sorted, defaults written out, drafts by content hash.
@@ -119,7 +126,7 @@ def parse_arm(text: str) -> Arm:
     names = [c.method for c in calls]
     if len(set(names)) != len(names):
         raise UsageError(f"Arm '{text}': a method may stand only once in a chain.")
-    return Arm(calls, replica)
+    return Arm(calls, replica, written=stripped)
 
 
 def with_baseline(arms: list[Arm]) -> list[Arm]:
@@ -134,7 +141,7 @@ def with_baseline(arms: list[Arm]) -> list[Arm]:
         taken = seen.get(arm.calls, 0)
         replica = arm.replica if arm.replica > taken else taken + 1
         seen[arm.calls] = replica
-        numbered.append(Arm(arm.calls, replica))
+        numbered.append(replace(arm, replica=replica))
     others = [a for a in numbered if not a.is_baseline]
     return [OFF_ARM, *others]
 
