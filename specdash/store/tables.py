@@ -32,8 +32,12 @@ def _one_of(column: str, values: tuple[str, ...], name: str) -> sa.CheckConstrai
     return sa.CheckConstraint(f"{column} IN ({allowed})", name=name)
 
 
-def _json(nullable: bool = False) -> Any:
-    return Field(default_factory=dict, sa_type=sa.JSON, nullable=nullable)
+def _json() -> Any:
+    return Field(default_factory=dict, sa_type=sa.JSON)
+
+
+# The plain type would store None as the JSON text 'null', which is not NULL to SQL.
+_JSON_OR_NULL: Any = sa.JSON(none_as_null=True)
 
 
 class Meta(SQLModel, table=True):
@@ -123,7 +127,7 @@ class PromptRow(SQLModel, table=True):
     __table_args__ = (sa.UniqueConstraint("workload_id", "position"),)
 
     id: int | None = Field(default=None, primary_key=True)
-    workload_id: int = Field(foreign_key="workload.id", index=True)
+    workload_id: int = Field(foreign_key="workload.id")
     position: int
     key: str = Field(max_length=100)
     category: str = Field(max_length=100)
@@ -181,7 +185,7 @@ class ExperimentArm(SQLModel, table=True):
     )
 
     id: int | None = Field(default=None, primary_key=True)
-    experiment_id: int = Field(foreign_key="experiment.id", index=True)
+    experiment_id: int = Field(foreign_key="experiment.id")
     arm_id: int = Field(foreign_key="arm.id", index=True)
     position: int
     text: str = Field(max_length=2000)
@@ -217,7 +221,7 @@ class Job(SQLModel, table=True):
     runner_started_at: float | None = None
     """Process creation time: pid + this names one process for ever."""
     heartbeat_at: datetime | None = None
-    phase: str | None = Field(default=None, max_length=32)
+    phase: str | None = Field(default=None, max_length=64)
     done: int = Field(default=0)
     total: int | None = None
     eta_s: float | None = None
@@ -250,7 +254,7 @@ class Run(SQLModel, table=True):
     __table_args__ = (sa.UniqueConstraint("experiment_id", "attempt", "order_index"),)
 
     id: int | None = Field(default=None, primary_key=True)
-    experiment_id: int = Field(foreign_key="experiment.id", index=True)
+    experiment_id: int = Field(foreign_key="experiment.id")
     experiment_arm_id: int = Field(foreign_key="experiment_arm.id", index=True)
     prompt_id: int = Field(foreign_key="prompt.id", index=True)
     attempt: int
@@ -269,9 +273,9 @@ class Run(SQLModel, table=True):
     n_discarded: int | None = None
     n_rejected_steps: int | None = None
     n_max: int | None = None
-    accepted_histogram: list[int] | None = Field(default=None, sa_type=sa.JSON)
-    drafted_histogram: list[int] | None = Field(default=None, sa_type=sa.JSON)
-    full_histogram: list[int] | None = Field(default=None, sa_type=sa.JSON)
+    accepted_histogram: list[int] | None = Field(default=None, sa_type=_JSON_OR_NULL)
+    drafted_histogram: list[int] | None = Field(default=None, sa_type=_JSON_OR_NULL)
+    full_histogram: list[int] | None = Field(default=None, sa_type=_JSON_OR_NULL)
     draft_s: float | None = None
     verify_s: float | None = None
     plain_s: float | None = None
