@@ -46,6 +46,8 @@ class PreparedPrompt:
     category: str
     token_ids: tuple[int, ...]
     max_tokens: int
+    flags: tuple[str, ...] = ()
+    """What every run of this prompt carries: ``capped`` (context), ``no_template``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class RunRecord:
     text: str
     stop_reason: str
     """``eos``, ``limit`` or ``context``."""
+    token_texts: tuple[str, ...] = ()
+    """Text of each token; joined it is ``text`` but for UTF-8 sequences split over tokens."""
     steps: tuple[Step, ...] | None = None
     drafter_counters: Mapping[str, RunCounters] = field(default_factory=dict)
     """Chained arms: counters per method."""
@@ -87,6 +91,8 @@ class Engine(Protocol):
         self, target: ModelFile, drafts: Mapping[str, ModelFile], settings: GenerationSettings
     ) -> Mapping[str, object]:
         """Load target and drafts; return engine facts (version, commit, build flags, buffers).
+
+        ``chat_template_hash`` is among the facts where the target has a template.
 
         Raises :class:`~specdash.errors.ModelError` when a file is missing, corrupt or refused.
         """

@@ -1,0 +1,334 @@
+"""The runner process: ``python -m specdash.worker.runner JOBFILE`` runs one experiment.
+
+Events go to the standard output as it was at the start; file descriptor 1 is then pointed at the
+log, so that what native libraries print never mixes with events.
+"""
+
+import contextlib
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from specdash.domain.arms import Arm, parse_arm
+from specdash.domain.plan import PlannedRun, build_plan
+from specdash.domain.workload import Message, Prompt, prompt_set_hash
+from specdash.engines.base import (
+    Engine,
+    GenerationSettings,
+    ModelFile,
+    PreparedPrompt,
+    RunRecord,
+)
+from specdash.engines.registry import make_engine
+from specdash.errors import EngineError, SpecdashError, UsageError
+from specdash.worker.machine import load_snapshot, machine_facts
+from specdash.worker.protocol import (
+    ArmEvent,
+    DoneEvent,
+    EnvironmentEvent,
+    ErrorEvent,
+    JobSpec,
+    PhaseEvent,
+    ProgressEvent,
+    RunEvent,
+    SpecCounters,
+    SpecModel,
+    SpecPrompt,
+    SpecStep,
+)
+
+_OOM_SCORE = "500"
+
+
+class _Cancelled(BaseException):
+    """SIGTERM arrived; not an :class:`Exception`, so that no handler of errors takes it."""
+
+
+class _Channel:
+    """Writes whole event lines; a cancellation never cuts one in half."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._writing = False
+        self._cancelled = False
+
+    def cancel(self, _signal: int, _frame: object) -> None:
+        """Signal handler: raise at once, or after the line that is being written."""
+        self._cancelled = True
+        if not self._writing:
+            raise _Cancelled
+
+    def check(self) -> None:
+        """Raise when a cancellation got lost, as it does inside a native callback."""
+        if self._cancelled:
+            raise _Cancelled
+
+    def send(self, event: "_Event") -> None:
+        self.check()
+        self.send_last(event)
+        self.check()
+
+    def send_last(self, event: "_Event") -> None:
+        """Send although cancelled: the closing error event."""
+        data = memoryview(event.model_dump_json().encode() + b"\n")
+        self._writing = True
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        finally:
+            self._writing = False
+
+
+_Event = (
+    PhaseEvent | ProgressEvent | EnvironmentEvent | ArmEvent | RunEvent | ErrorEvent | DoneEvent
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status 0 when every planned run was done, 1 otherwise."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    channel = _take_standard_output()
+    _detach()
+    signal.signal(signal.SIGTERM, channel.cancel)
+    try:
+        if len(arguments) != 1:
+            raise UsageError("The runner takes one argument.", "It is the path of a job file.")
+        _run_job(_read_spec(Path(arguments[0])), channel)
+    except _Cancelled:
+        channel.send_last(ErrorEvent(kind="cancelled", message="The job was cancelled."))
+        return 1
+    except SpecdashError as error:
+        traceback.print_exc()
+        channel.send_last(ErrorEvent(kind=error.kind, message=error.message, hint=error.hint))
+        return 1
+    except Exception as error:
+        # The one place that meets a bug: it goes to the log whole, and to the user in words.
+        traceback.print_exc()
+        channel.send_last(
+            ErrorEvent(
+                kind="internal",
+                message=f"The runner failed unexpectedly: {type(error).__name__}: {error}",
+                hint="The log of the job holds the details.",
+            )
+        )
+        return 1
+    return 0
+
+
+def _run_job(spec: JobSpec, channel: _Channel) -> None:
+    channel.send(PhaseEvent(phase="loading"))
+    facts = machine_facts()
+    start = load_snapshot()
+    engine = make_engine(spec.engine)
+    try:
+        engine_facts = dict(
+            engine.load(
+                _model_file(spec.target),
+                {ref: _model_file(m) for ref, m in spec.drafts.items()},
+                GenerationSettings(**spec.settings.model_dump()),
+            )
+        )
+        channel.send(PhaseEvent(phase="checking"))
+        prepared = [engine.prepare(_prompt(p), _cap(p, spec)) for p in spec.prompts]
+        template_hash = engine_facts.pop("chat_template_hash", None)
+        channel.send(
+            EnvironmentEvent(
+                machine={**facts, "start": start},
+                engine=engine_facts,
+                prompt_set_hash=prompt_set_hash([p.token_ids for p in prepared]),
+                chat_template_hash=template_hash if isinstance(template_hash, str) else None,
+                n_prompt_tokens={
+                    p.prompt_id: len(done.token_ids)
+                    for p, done in zip(spec.prompts, prepared, strict=True)
+                },
+            )
+        )
+        ready = _check_arms(spec, engine, channel)
+        _measure(spec, ready, prepared, engine, channel)
+    finally:
+        engine.close()
+    channel.send(PhaseEvent(phase="done"))
+    channel.send(DoneEvent(machine_end=load_snapshot()))
+
+
+def _check_arms(spec: JobSpec, engine: Engine, channel: _Channel) -> dict[int, Arm]:
+    """Arms that can run, by their index in the job; the others are reported and left out."""
+    ready: dict[int, Arm] = {}
+    for index, row in enumerate(spec.arms):
+        arm = parse_arm(row.text)
+        answer = engine.check_arm(arm)
+        channel.send(
+            ArmEvent(
+                experiment_arm_id=row.experiment_arm_id,
+                status="ready" if answer.ready else "unsupported",
+                reason=answer.reason,
+                resolved=dict(answer.resolved),
+            )
+        )
+        if answer.ready:
+            ready[index] = arm
+        elif arm.is_baseline:
+            raise EngineError(f"The target cannot run even without a draft: {answer.reason}")
+    return ready
+
+
+def _measure(
+    spec: JobSpec,
+    ready: Mapping[int, Arm],
+    prepared: Sequence[PreparedPrompt],
+    engine: Engine,
+    channel: _Channel,
+) -> None:
+    indices = list(ready)
+    plan = build_plan(
+        n_arms=len(ready),
+        n_prompts=len(prepared),
+        rounds=spec.rounds,
+        warmup=spec.warmup,
+        seed=spec.order_seed,
+    )
+    clock = _Eta(plan)
+    inactive: dict[int, str] = {}
+    phase = ""
+    for done, run in enumerate(plan):
+        now_phase = "warm-up" if run.is_warmup else "measuring"
+        if now_phase != phase:
+            phase = now_phase
+            channel.send(PhaseEvent(phase=phase))
+        index = indices[run.arm]
+        channel.check()
+        started_at = datetime.now(UTC).isoformat()
+        started = time.perf_counter()
+        record = engine.run(ready[index], prepared[run.prompt])
+        clock.add(run, time.perf_counter() - started)
+        if record.proof is False:
+            inactive.setdefault(index, record.proof_reason or "Nothing proves that it ran.")
+        channel.send(_run_event(spec, index, run, started_at, record))
+        channel.send(
+            ProgressEvent(done=done + 1, total=len(plan), eta_s=clock.remaining_s(plan[done + 1 :]))
+        )
+    for index in indices:
+        channel.send(
+            ArmEvent(
+                experiment_arm_id=spec.arms[index].experiment_arm_id,
+                status="inactive" if index in inactive else "measured",
+                reason=inactive.get(index),
+            )
+        )
+
+
+class _Eta:
+    """Expected seconds of the runs to come: the mean of the arm's own runs, else of all."""
+
+    def __init__(self, plan: Sequence[PlannedRun]) -> None:
+        self._seconds: dict[int, list[float]] = {run.arm: [] for run in plan}
+
+    def add(self, run: PlannedRun, seconds: float) -> None:
+        self._seconds[run.arm].append(seconds)
+
+    def remaining_s(self, rest: Sequence[PlannedRun]) -> float:
+        everything = [s for seconds in self._seconds.values() for s in seconds]
+        overall = sum(everything) / len(everything)
+        means = {
+            arm: sum(seconds) / len(seconds) if seconds else overall
+            for arm, seconds in self._seconds.items()
+        }
+        return sum(means[run.arm] for run in rest)
+
+
+def _run_event(
+    spec: JobSpec, index: int, run: PlannedRun, started_at: str, record: RunRecord
+) -> RunEvent:
+    steps = record.steps
+    return RunEvent(
+        experiment_arm_id=spec.arms[index].experiment_arm_id,
+        prompt_id=spec.prompts[run.prompt].prompt_id,
+        round=run.round,
+        order_index=run.order_index,
+        is_warmup=run.is_warmup,
+        started_at=started_at,
+        counters=SpecCounters.model_validate(record.counters, from_attributes=True),
+        drafter_counters={
+            name: SpecCounters.model_validate(c, from_attributes=True)
+            for name, c in record.drafter_counters.items()
+        },
+        token_ids=list(record.token_ids),
+        token_texts=list(record.token_texts),
+        text=record.text,
+        stop_reason=record.stop_reason,
+        steps=None
+        if steps is None
+        else [
+            SpecStep(k=s.n_drafted, a=s.n_accepted, s=s.seconds, m=s.drafter, p=list(s.proposed))
+            for s in steps
+        ],
+        proof=record.proof,
+        proof_reason=record.proof_reason,
+        flags=list(record.flags),
+        peak_rss_bytes=record.peak_rss_bytes,
+    )
+
+
+def _read_spec(path: Path) -> JobSpec:
+    try:
+        return JobSpec.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"Cannot read the job file {path}: {error.strerror}.") from error
+    except ValidationError as error:
+        raise UsageError(
+            f"The job file {path} is not valid: {error.error_count()} problem(s).",
+            "It was written by another version of specdash, or by hand.",
+        ) from error
+
+
+def _cap(prompt: SpecPrompt, spec: JobSpec) -> int:
+    return spec.max_tokens if prompt.max_tokens is None else min(prompt.max_tokens, spec.max_tokens)
+
+
+def _prompt(row: SpecPrompt) -> Prompt:
+    messages = tuple(Message(m.role, m.content) for m in row.messages)
+    return Prompt(row.key, row.category, messages, row.text, row.max_tokens)
+
+
+def _model_file(row: SpecModel) -> ModelFile:
+    return ModelFile(row.name, row.path, row.content_hash)
+
+
+def _take_standard_output() -> _Channel:
+    sys.stdout.flush()
+    descriptor = os.dup(1)
+    os.dup2(2, 1)
+    return _Channel(descriptor)
+
+
+def _detach() -> None:
+    """Own session; first to go when memory runs out; ends when the worker's pipe closes."""
+    if hasattr(os, "setsid") and os.getpgid(0) != os.getpid():
+        os.setsid()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+    with contextlib.suppress(OSError):
+        if stat.S_ISFIFO(os.fstat(0).st_mode):
+            threading.Thread(target=_end_with_worker, name="worker-watch", daemon=True).start()
+
+
+def _end_with_worker() -> None:
+    """Block until the pipe on standard input closes: the worker is gone, and so must we be."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.write(2, b"The worker is gone; the runner ends.\n")
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
