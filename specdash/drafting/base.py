@@ -47,7 +47,7 @@ class Drafter(Protocol):
         """Take in the prompt; called once, before the first draft."""
         ...
 
-    def draft(self, history: Sequence[int], last: int, limit: int) -> list[int]:
+    def draft(self, history: list[int], last: int, limit: int) -> list[int]:
         """Propose what follows ``last``; ``limit`` >= 1 is a hint, the chain cuts longer drafts."""
         ...
 
@@ -115,7 +115,7 @@ class Chain:
         for drafter in self.drafters:
             drafter.begin(prompt)
 
-    def draft(self, history: Sequence[int], last: int, limit: int) -> list[int]:
+    def draft(self, history: list[int], last: int, limit: int) -> list[int]:
         """The first non-empty draft, cut to ``limit``; nobody is asked when that is 0 or less."""
         self.proposer = None
         if limit > 0:

@@ -1,0 +1,53 @@
+"""From an arm to its chain of drafters."""
+
+from collections.abc import Callable
+
+from specdash.domain.arms import OFF, Arm, MethodCall
+from specdash.drafting.base import Chain, Drafter
+from specdash.drafting.ngram_simple import NgramSimple
+from specdash.drafting.prompt_lookup import PromptLookup
+from specdash.errors import UnsupportedError
+
+_BUILDERS: dict[str, Callable[[MethodCall], Drafter]] = {
+    "ngram-simple": lambda c: NgramSimple(_int(c, "size_n"), _int(c, "size_m")),
+    "prompt-lookup": lambda c: PromptLookup(_int(c, "max_ngram_size"), _int(c, "num_pred_tokens")),
+}
+
+
+def make_drafter(call: MethodCall) -> Drafter:
+    """A new, cold drafter of a method that needs no model.
+
+    :class:`UnsupportedError` for the others.
+    """
+    builder = _BUILDERS.get(call.method)
+    if builder is None:
+        raise UnsupportedError(
+            f"{call.method} cannot draft from token ids alone.",
+            f"Methods that can: {', '.join(_BUILDERS)}.",
+        )
+    return builder(call)
+
+
+def make_chain(
+    arm: Arm, make_model_drafter: Callable[[MethodCall], Drafter] | None = None
+) -> Chain:
+    """New, cold drafters for one generation; ``off`` gives an empty chain.
+
+    ``make_model_drafter`` is called for every method that :func:`make_drafter` does not know.
+    """
+    drafters = []
+    for call in arm.calls:
+        if call.method == OFF:
+            continue
+        if make_model_drafter is not None and call.method not in _BUILDERS:
+            drafters.append(make_model_drafter(call))
+        else:
+            drafters.append(make_drafter(call))
+    return Chain(drafters)
+
+
+def _int(call: MethodCall, name: str) -> int:
+    value = call.get(name)
+    if not isinstance(value, int):
+        raise TypeError(f"{call.method}: {name} is {value!r}, not a whole number")
+    return value
