@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine, make_url
-from sqlmodel import Session, create_engine
+from sqlmodel import Session, col, create_engine
 
 from specdash.errors import SpecdashError
 from specdash.store.tables import Meta
@@ -73,9 +73,13 @@ def read_session(engine: Engine) -> Iterator[Session]:
 
 
 @contextmanager
-def write_session(engine: Engine) -> Iterator[Session]:
-    """A short write transaction; commits, and bumps the revision that caches are keyed on."""
+def write_session(engine: Engine, *, bump: bool = True) -> Iterator[Session]:
+    """A short write transaction; commits, and bumps the revision that caches are keyed on.
+
+    ``bump=False`` is for heartbeats and progress, which no cached page shows.
+    """
     with Session(engine.execution_options(write=True), expire_on_commit=False) as session:
         yield session
-        session.execute(sa.update(Meta).values(revision=Meta.revision + 1))
+        if bump:
+            session.exec(sa.update(Meta).values(revision=col(Meta.revision) + 1))
         session.commit()
