@@ -216,23 +216,22 @@ class _Keys:
 def _kind(
     architecture: str, keys: _Keys, arch: _Keys, n_tensors: int, marks: frozenset[str]
 ) -> ModelKind:
-    if keys.text("general.type") == "mmproj" or architecture == "clip":
-        return ModelKind.PROJECTOR
-    if keys.text("general.type") == "adapter":
-        return ModelKind.ADAPTER
-    if n_tensors == 0:
-        return ModelKind.VOCAB_ONLY
-    if architecture == "eagle3":
-        return ModelKind.EAGLE3
-    if architecture == "dflash":
-        return ModelKind.DSPARK if "markov" in marks else ModelKind.DFLASH
-    if architecture in _MTP_DRAFTERS or ("nextn" in marks and "first_block" not in marks):
-        return ModelKind.MTP
+    general_type = keys.text("general.type")
     pooling = arch.integer("pooling_type")
     pooled = pooling is not None and pooling != PoolingType.NONE
-    if architecture in _ENCODERS or pooled or arch.flag("attention.causal") is False:
-        return ModelKind.EMBEDDING
-    return ModelKind.MODEL
+    is_embedding = architecture in _ENCODERS or pooled or arch.flag("attention.causal") is False
+    is_mtp = architecture in _MTP_DRAFTERS or ("nextn" in marks and "first_block" not in marks)
+    tests = (
+        (general_type == "mmproj" or architecture == "clip", ModelKind.PROJECTOR),
+        (general_type == "adapter", ModelKind.ADAPTER),
+        (n_tensors == 0, ModelKind.VOCAB_ONLY),
+        (architecture == "eagle3", ModelKind.EAGLE3),
+        (architecture == "dflash" and "markov" in marks, ModelKind.DSPARK),
+        (architecture == "dflash", ModelKind.DFLASH),
+        (is_mtp, ModelKind.MTP),
+        (is_embedding, ModelKind.EMBEDDING),
+    )
+    return next((kind for holds, kind in tests if holds), ModelKind.MODEL)
 
 
 def _quantisation(file_type: int | None, shards: Sequence[RawHeader]) -> str | None:
