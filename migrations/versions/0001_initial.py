@@ -91,6 +91,7 @@ def upgrade() -> None:
     sa.Column('base_key_fields', sa.JSON(), nullable=False),
     sa.Column('environment', sa.JSON(), nullable=False),
     sa.Column('request_hash', sqlmodel.AutoString(length=64), nullable=False),
+    sa.Column('requester', sqlmodel.AutoString(length=64), nullable=True),
     sa.Column('author', sqlmodel.AutoString(length=100), nullable=True),
     sa.Column('note', sqlmodel.AutoString(length=2000), nullable=True),
     sa.Column('tags', sa.JSON(), nullable=False),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specdash.domain.counters import RunCounters
+from specdash.domain.metrics import acceptance, decode_tok_s
 from specdash.domain.summary import ArmFacts, RunFacts
 from specdash.domain.workload import Message, Prompt, Workload
 from specdash.store.tables import (
@@ -149,6 +150,7 @@ def run_facts(run: Run, prompt_key: str, category: str) -> RunFacts:
 
 def run_view(run: Run, *, arm: str, prompt_key: str, category: str) -> RunView:
     counters = run_counters(run)
+    drafting = acceptance([counters])
     return RunView(
         run_id=known_id(run.id),
         experiment_id=run.experiment_id,
@@ -171,10 +173,8 @@ def run_view(run: Run, *, arm: str, prompt_key: str, category: str) -> RunView:
         n_plain_steps=run.n_plain_steps,
         n_drafted=run.n_drafted,
         n_accepted=run.n_accepted,
-        acceptance_rate=_ratio(run.n_accepted, run.n_drafted),
-        tokens_per_target_pass=_ratio(
-            run.n_generated - 1, _sum(run.n_verify_steps, run.n_plain_steps)
-        ),
+        acceptance_rate=drafting.acceptance_rate,
+        tokens_per_target_pass=drafting.tokens_per_target_pass,
         draft_s=run.draft_s,
         verify_s=run.verify_s,
         plain_s=run.plain_s,
@@ -247,20 +247,5 @@ def model_view(row: Model, paths: Sequence[ModelPath], derived_from: str | None)
     )
 
 
-def decode_tok_s(counters: RunCounters) -> float | None:
-    """(N-1)/t_g; ``None`` without two tokens and a time."""
-    if counters.n_generated < 2 or not counters.decode_s:
-        return None
-    return (counters.n_generated - 1) / counters.decode_s
-
-
 def _tuple(values: list[int] | None) -> tuple[int, ...] | None:
     return None if values is None else tuple(values)
-
-
-def _sum(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
-
-
-def _ratio(numerator: int | None, denominator: int | None) -> float | None:
-    return None if numerator is None or not denominator else numerator / denominator

@@ -168,7 +168,9 @@ class Experiment(SQLModel, table=True):
     environment: dict[str, Any] = _json()
     """Engine facts and the machine's state at start and end; context, not identity."""
     request_hash: str = Field(max_length=64, index=True)
-    """What was asked for, and by which browser: two clicks are one experiment."""
+    """What was asked for; note, tags and names of people are not in it."""
+    requester: str | None = Field(default=None, max_length=64)
+    """Token of the browser that asked: its second click within a minute is the first again."""
     author: str | None = Field(default=None, max_length=100)
     note: str | None = Field(default=None, max_length=2000)
     tags: list[str] = Field(default_factory=list, sa_type=sa.JSON)
