@@ -101,14 +101,9 @@ class Chain:
         return sum(d.n_discarded for d in self.drafters)
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """Method names, made unique: a second ``ngram-mod`` is ``ngram-mod (2)``."""
-        seen: dict[str, int] = {}
-        labels = []
-        for drafter in self.drafters:
-            seen[drafter.name] = n = seen.get(drafter.name, 0) + 1
-            labels.append(drafter.name if n == 1 else f"{drafter.name} ({n})")
-        return tuple(labels)
+    def names(self) -> tuple[str, ...]:
+        """Method names, left to right; an arm holds each method once."""
+        return tuple(d.name for d in self.drafters)
 
     def begin(self, prompt: Sequence[int]) -> None:
         """Give the prompt to all."""
@@ -138,15 +133,15 @@ class Chain:
 
 
 def counters_by_method(
-    labels: Sequence[str], steps: Sequence[Step], n_generated: int
+    names: Sequence[str], steps: Sequence[Step], n_generated: int
 ) -> dict[str, RunCounters]:
     """Counters of each chained method over the passes it proposed for.
 
     Plain passes belong to no method, so ``n_plain_steps`` is unknown in each.
     """
     by_method = {}
-    for index, label in enumerate(labels):
+    for index, name in enumerate(names):
         own = [s for s in steps if s.drafter == index]
         counters = counters_from_steps(own, n_generated=n_generated, n_max=None)
-        by_method[label] = replace(counters, n_plain_steps=None)
+        by_method[name] = replace(counters, n_plain_steps=None)
     return by_method

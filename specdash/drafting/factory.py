@@ -4,12 +4,22 @@ from collections.abc import Callable
 
 from specdash.domain.arms import OFF, Arm, MethodCall
 from specdash.drafting.base import Chain, Drafter
+from specdash.drafting.ngram_cache import NgramCache
+from specdash.drafting.ngram_map_k import NgramMapK
+from specdash.drafting.ngram_map_k4v import NgramMapK4V
+from specdash.drafting.ngram_mod import NgramMod
 from specdash.drafting.ngram_simple import NgramSimple
 from specdash.drafting.prompt_lookup import PromptLookup
 from specdash.errors import UnsupportedError
 
 _BUILDERS: dict[str, Callable[[MethodCall], Drafter]] = {
     "ngram-simple": lambda c: NgramSimple(_int(c, "size_n"), _int(c, "size_m")),
+    "ngram-map-k": lambda c: NgramMapK(_int(c, "size_n"), _int(c, "size_m")),
+    "ngram-map-k4v": lambda c: NgramMapK4V(
+        _int(c, "size_n"), _int(c, "size_m"), _int(c, "min_hits")
+    ),
+    "ngram-mod": lambda c: NgramMod(_int(c, "n_match"), _int(c, "n_min"), _int(c, "n_max")),
+    "ngram-cache": lambda _c: NgramCache(),
     "prompt-lookup": lambda c: PromptLookup(_int(c, "max_ngram_size"), _int(c, "num_pred_tokens")),
 }
 

@@ -34,12 +34,14 @@ class NgramHashes:
                 done = 1
             value, lead, multiplier, mask = values[-1], self._lead, self._multiplier, self._mask
             for j in range(done, stop):
-                value = (value - history[j - 1] * lead) * multiplier + history[j + size - 1] & mask
+                value = (
+                    (value - history[j - 1] * lead) * multiplier + history[j + size - 1]
+                ) & mask
                 values.append(value)
 
     def roll(self, value: int, first: int, token: int) -> int:
         """Hash of the n-gram one place further: ``first`` leaves it, ``token`` enters."""
-        return (value - first * self._lead) * self._multiplier + token & self._mask
+        return ((value - first * self._lead) * self._multiplier + token) & self._mask
 
     def of_tail(self, history: list[int], last: int) -> int:
         """Hash of the newest ``size`` tokens when ``last`` follows ``history``.
@@ -51,7 +53,7 @@ class NgramHashes:
     def _direct(self, tokens: list[int]) -> int:
         value = 0
         for token in tokens:
-            value = value * self._multiplier + token & self._mask
+            value = (value * self._multiplier + token) & self._mask
         return value
 
     def _bulk(self, tokens: list[int]) -> list[int]:
@@ -62,7 +64,7 @@ class NgramHashes:
         ids = np.array(tokens, dtype=np.int64).astype(np.uint64)
         np.cumsum(ids * _powers(pow(self._multiplier, -1, _MOD_64), count), out=sums[1:])
         shift = _powers(self._multiplier, count)[size - 1 :]
-        hashes = (sums[size:] - sums[:-size]) * shift & np.uint64(self._mask)
+        hashes = ((sums[size:] - sums[:-size]) * shift) & np.uint64(self._mask)
         result: list[int] = hashes.tolist()
         return result
 

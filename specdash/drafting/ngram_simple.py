@@ -1,5 +1,7 @@
 """``ngram-simple``: copy what followed the last place where the newest tokens stood before."""
 
+from collections.abc import Sequence
+
 from specdash.drafting.base import NgramDrafter
 from specdash.drafting.ngram_hash import NgramHashes
 
@@ -19,6 +21,10 @@ class NgramSimple(NgramDrafter):
         self._hashes = NgramHashes(size_n, _MULTIPLIER, hash_bits)
         self._latest: dict[int, int] = {}
         self._indexed = 1
+
+    def begin(self, prompt: Sequence[int]) -> None:
+        """Hash the prompt's n-grams."""
+        self._hashes.extend(list(prompt))
 
     def draft(self, history: list[int], last: int, limit: int) -> list[int]:
         """Up to ``size_m`` tokens, nothing when fewer than ``size_n`` are there to copy."""
