@@ -147,9 +147,8 @@ def _accepted(draft: list[int], output: list[int], start: int, eog: frozenset[in
     draft too.
     """
     final = len(draft) - 1
-    for i, (drafted, true) in enumerate(
-        zip(draft, output[start : start + len(draft)], strict=False)
-    ):
+    truth = output[start : start + len(draft)]
+    for i, (drafted, true) in enumerate(zip(draft, truth, strict=False)):
         if drafted != true or (true in eog and i < final):
             return i
     return len(truth)
