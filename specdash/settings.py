@@ -40,6 +40,11 @@ class Settings(BaseSettings):
     job_time_limit_s: float = Field(
         default=6 * 3600, gt=0, description="A job that runs longer is stopped and fails."
     )
+    machine_lock: Path | None = Field(
+        default=None,
+        description="Lock file that lets one experiment run at a time on this machine; "
+        "unset: in the temporary folder of this user.",
+    )
     keep_database_copies: int = Field(
         default=5, ge=1, description="Copies of the SQLite file kept from schema upgrades."
     )

@@ -22,6 +22,8 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "data"
     folder.mkdir()
     monkeypatch.setenv("SPECDASH_DATA_DIR", str(folder))
+    # Else a test would wait for whatever else is being measured on this machine.
+    monkeypatch.setenv("SPECDASH_MACHINE_LOCK", str(tmp_path / "machine.lock"))
     return folder
 
 

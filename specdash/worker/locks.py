@@ -1,0 +1,42 @@
+"""Locks that end with their holder: one worker per database, one experiment per machine."""
+
+import getpass
+import hashlib
+import tempfile
+from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, Timeout
+
+from specdash.errors import SpecdashError
+from specdash.settings import Settings
+
+
+def try_worker_lock(settings: Settings) -> BaseFileLock | None:
+    """The lock of this machine's one worker for this database; ``None`` when another holds it."""
+    digest = hashlib.sha256(settings.resolved_database_url.encode()).hexdigest()[:12]
+    return _try(settings.lock_dir / f"worker-{digest}.lock")
+
+
+def try_machine_lock(settings: Settings) -> BaseFileLock | None:
+    """The lock of this machine's one running experiment, whatever the database."""
+    return _try(settings.machine_lock or _default_machine_lock())
+
+
+def _default_machine_lock() -> Path:
+    return Path(tempfile.gettempdir()) / f"specdash-{getpass.getuser()}" / "experiment.lock"
+
+
+def _try(path: Path) -> BaseFileLock | None:
+    # Taken in one thread and released in another.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, thread_local=False)
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    except OSError as error:
+        raise SpecdashError(
+            f"The lock file {path} cannot be written ({error.strerror}).",
+            "Make its folder writable, or set SPECDASH_DATA_DIR to a folder that is.",
+        ) from error
+    return lock
