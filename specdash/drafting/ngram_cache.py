@@ -1,5 +1,7 @@
 """``ngram-cache``: counts of what followed the 1- to 4-grams of the context."""
 
+from collections.abc import Sequence
+
 from specdash.drafting.base import NgramDrafter
 
 _N_DRAFT = 8
@@ -34,26 +36,34 @@ class _Followers:
 class NgramCache(NgramDrafter):
     """Takes in the history in the pieces that became known between two drafts.
 
-    As in llama.cpp an n-gram never reaches over the border of such a piece, so a run of plain
-    passes (one token each) adds nothing.
+    The first piece starts with the prompt. As in llama.cpp an n-gram never reaches over the
+    border of a piece, so a run of plain passes (one token each) adds nothing.
     """
 
     def __init__(self) -> None:
         super().__init__("ngram-cache", _N_DRAFT)
         self._tables: tuple[dict[tuple[int, ...], _Followers], ...] = ({}, {}, {}, {})
+        self._piece_start = 0
         self._taken_in = 0
+
+    def begin(self, prompt: Sequence[int]) -> None:
+        """Count the prompt's n-grams; the piece stays open."""
+        self._take_in(list(prompt), 0)
+        self._taken_in = len(prompt)
 
     def draft(self, history: list[int], last: int, limit: int) -> list[int]:
         """Up to 8 tokens, each the commonest follower of the longest n-gram that passes."""
-        if self._taken_in <= len(history):
-            self._take_in([*history[self._taken_in :], last])
-            self._taken_in = len(history) + 1
+        length = len(history)
+        if self._taken_in <= length:
+            context = max(self._piece_start, self._taken_in - _SIZES[-1])
+            self._take_in([*history[context:], last], self._taken_in - context)
+            self._piece_start = self._taken_in = length + 1
         if not history:
             return []
-        text = [*history[-3:], last]
+        text = [*history[1 - _SIZES[-1] :], last]
         known = len(text)
         while len(text) - known < _N_DRAFT:
-            token = self._next(tuple(text[-4:]))
+            token = self._next(tuple(text[-_SIZES[-1] :]))
             if token is None:
                 break
             text.append(token)
@@ -70,10 +80,12 @@ class NgramCache(NgramDrafter):
                 return found.best
         return None
 
-    def _take_in(self, piece: list[int]) -> None:
+    def _take_in(self, piece: list[int], start: int) -> None:
+        """Count every token from ``piece[start]`` on after each n-gram of the piece before it."""
         for size, table in zip(_SIZES, self._tables, strict=True):
-            keys = zip(*(piece[i:] for i in range(size)), strict=False)
-            for key, token in zip(keys, piece[size:], strict=False):
+            first = max(start, size)
+            keys = zip(*(piece[first - back : -back] for back in range(size, 0, -1)), strict=False)
+            for key, token in zip(keys, piece[first:], strict=False):
                 found = table.get(key)
                 if found is None:
                     table[key] = _Followers(token)
