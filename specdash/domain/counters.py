@@ -3,8 +3,18 @@
 ``None`` means unknown. It is never 0 and never enters a mean.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+_COUNTS = (
+    "n_verify_steps",
+    "n_plain_steps",
+    "n_drafted",
+    "n_accepted",
+    "n_discarded",
+    "n_rejected_steps",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +108,57 @@ def counters_from_steps(
 
 def violations(c: RunCounters) -> tuple[str, ...]:
     """Names of the broken rules of METHOD 1; empty when all that is known agrees."""
-    broken: list[str] = []
-    d, a, v, u = c.n_drafted, c.n_accepted, c.n_verify_steps, c.n_plain_steps
-    if c.n_generated < 1:
-        broken.append("n_generated >= 1")
-    if a is not None and a < 0:
-        broken.append("0 <= n_accepted")
-    if a is not None and d is not None and a > d:
-        broken.append("n_accepted <= n_drafted")
-    if d is not None and v is not None and c.n_max is not None and d > c.n_max * v:
-        broken.append("n_drafted <= n_max * n_verify_steps")
-    if a is not None and v is not None and u is not None and c.n_generated - 1 > a + v + u:
-        broken.append("n_generated - 1 <= n_accepted + n_verify_steps + n_plain_steps")
-    h = c.accepted_histogram
-    if h is not None and v is not None and sum(h) != v:
-        broken.append("sum(accepted_histogram) = n_verify_steps")
-    if h is not None and a is not None and sum(j * n for j, n in enumerate(h)) != a:
-        broken.append("sum(j * accepted_histogram[j]) = n_accepted")
+    return speed_violations(c) + count_violations(c)
+
+
+def count_violations(c: RunCounters) -> tuple[str, ...]:
+    """Names of the broken rules that make the acceptance of a run invalid."""
+    n, d, a = c.n_generated, c.n_drafted, c.n_accepted
+    v, u, r = c.n_verify_steps, c.n_plain_steps, c.n_rejected_steps
+    broken = [
+        f"0 <= {name}" for name in _COUNTS if (value := getattr(c, name)) is not None and value < 0
+    ]
+    rules: list[tuple[str, bool]] = []
+    if a is not None and d is not None:
+        rules.append(("n_accepted <= n_drafted", a <= d))
+    if d is not None and v is not None and c.n_max is not None:
+        rules.append(("n_drafted <= n_max * n_verify_steps", d <= c.n_max * v))
+    if a is not None and v is not None and u is not None:
+        rules.append(
+            ("n_generated - 1 <= n_accepted + n_verify_steps + n_plain_steps", n - 1 <= a + v + u)
+        )
+    if r is not None and v is not None:
+        rules.append(("n_rejected_steps <= n_verify_steps", r <= v))
+    for name, steps, tokens in (("accepted", v, a), ("drafted", v, d)):
+        histogram: tuple[int, ...] | None = getattr(c, f"{name}_histogram")
+        if histogram is None:
+            continue
+        if any(count < 0 for count in histogram):
+            broken.append(f"0 <= {name}_histogram")
+        if steps is not None:
+            rules.append((f"sum({name}_histogram) = n_verify_steps", sum(histogram) == steps))
+        if tokens is not None:
+            total = sum(j * count for j, count in enumerate(histogram))
+            rules.append((f"sum(j * {name}_histogram[j]) = n_{name}", total == tokens))
+    if c.full_histogram is not None and c.accepted_histogram is not None:
+        rules.append(
+            (
+                "full_histogram <= accepted_histogram",
+                len(c.full_histogram) <= len(c.accepted_histogram)
+                and all(
+                    0 <= f <= h
+                    for f, h in zip(c.full_histogram, c.accepted_histogram, strict=False)
+                ),
+            )
+        )
+    return (*broken, *(name for name, holds in rules if not holds))
+
+
+def speed_violations(c: RunCounters) -> tuple[str, ...]:
+    """Names of the broken rules that leave a run without a speed."""
+    broken = [] if c.n_generated >= 1 else ["n_generated >= 1"]
     for name in ("prefill_s", "decode_s"):
-        seconds = getattr(c, name)
-        if seconds is not None and seconds < 0:
+        seconds: float | None = getattr(c, name)
+        if seconds is not None and not 0 <= seconds < math.inf:
             broken.append(f"{name} >= 0")
     return tuple(broken)

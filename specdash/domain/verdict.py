@@ -1,6 +1,14 @@
 """The four verdict words and the sentence that carries them (METHOD 6)."""
 
+import re
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specdash.domain.summary import ArmSummary
+
+PRACTICAL_DIFFERENCE = 0.02
+"""Delta of METHOD 6: a smaller change is not worth a setting."""
 
 
 class Verdict(Enum):
@@ -10,3 +18,94 @@ class Verdict(Enum):
     SLOWER = "slower"
     NO_DIFFERENCE = "no practical difference"
     NOT_RESOLVED = "not resolved"
+
+
+def decide(low: float | None, high: float | None, delta: float = PRACTICAL_DIFFERENCE) -> Verdict:
+    """The word for an interval of the ratio; without an interval nothing is resolved."""
+    if low is None or high is None:
+        return Verdict.NOT_RESOLVED
+    if low > 1 + delta:
+        return Verdict.FASTER
+    if high < 1 / (1 + delta):
+        return Verdict.SLOWER
+    if low >= 1 / (1 + delta) and high <= 1 + delta:
+        return Verdict.NO_DIFFERENCE
+    return Verdict.NOT_RESOLVED
+
+
+def sentence(summary: "ArmSummary", workload: str) -> str:
+    """One arm's result as Markdown, with interval and counts."""
+    name = f"**{_escape(summary.text)}**"
+    where = f"on *{_escape(workload)}*"
+    if summary.is_baseline:
+        speed = summary.decode_tok_s
+        if speed is None:
+            return f"{name}, the baseline {where}, has no speed yet."
+        return f"{name} is the baseline {where}: {speed:.4g} tokens/s."
+    if summary.verdict is None:
+        return _without_verdict(summary, name, where)
+    return _with_verdict(summary, summary.verdict, name, where)
+
+
+def plain_sentence(summary: "ArmSummary", workload: str) -> str:
+    """The same without Markdown, for a terminal."""
+    return re.sub(r"\\([^\w\s])", r"\1", re.sub(r"(?<!\\)\*", "", sentence(summary, workload)))
+
+
+def counts(n_prompts: int, n_rounds: int) -> str:
+    """``10 prompts x 3 rounds``."""
+    prompts = "1 prompt" if n_prompts == 1 else f"{n_prompts} prompts"
+    return f"{prompts} x {'1 round' if n_rounds == 1 else f'{n_rounds} rounds'}"
+
+
+def _with_verdict(summary: "ArmSummary", verdict: Verdict, name: str, where: str) -> str:
+    if summary.ratio is None:
+        return _joined(f"{name} against off {where}: **not resolved**.", summary)
+    ratio, spread = _ratio(summary, summary.ratio), _spread(summary)
+    if verdict is Verdict.FASTER:
+        return f"{name} is **{ratio}x faster** than off {where} — {spread}."
+    if verdict is Verdict.SLOWER:
+        percent = f"{100 * (1 - summary.ratio):.2g}"
+        return (
+            f"{name} is **slower**: {ratio}x the speed of off {where} ({percent} % slower)"
+            f" — {spread}."
+        )
+    if verdict is Verdict.NO_DIFFERENCE:
+        return f"{name} makes **no practical difference** to off {where}: {ratio}x — {spread}."
+    return _joined(f"{name} against off {where}: **not resolved**, {ratio}x — {spread}.", summary)
+
+
+def _without_verdict(summary: "ArmSummary", name: str, where: str) -> str:
+    words = {
+        "unsupported": "cannot run here",
+        "inactive": "did not speculate",
+        "failed": "failed",
+        "partial": "is only partly measured",
+    }.get(summary.status, "is not measured yet")
+    reason = f": {_escape(summary.reason)}" if summary.reason else ""
+    return f"{name} {words} {where}{reason.rstrip('.')}."
+
+
+def _joined(text: str, summary: "ArmSummary") -> str:
+    return f"{text} {_escape(summary.advice)}" if summary.advice else text
+
+
+def _spread(summary: "ArmSummary") -> str:
+    size = counts(summary.n_prompts, summary.n_rounds)
+    if summary.ratio_low is None or summary.ratio_high is None:
+        return f"these prompts only, no interval, {size}"
+    low, high = _ratio(summary, summary.ratio_low), _ratio(summary, summary.ratio_high)
+    return f"between {low}x and {high}x, {size}"
+
+
+def _ratio(summary: "ArmSummary", value: float) -> str:
+    """Two decimals, three where the interval is narrow enough to carry them."""
+    low, high = summary.ratio_low, summary.ratio_high
+    narrow = low is not None and high is not None and high - low < 0.02
+    if value >= 100 or value < 0.01:
+        return f"{value:.3g}"
+    return f"{value:.{3 if narrow else 2}f}"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\\`*\[\]<>$~]|(?<!\w)_|_(?!\w))", r"\\\1", text)

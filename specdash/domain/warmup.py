@@ -1,0 +1,77 @@
+"""Warm-up and drift, judged on speeds with arm and prompt taken out (METHOD 6)."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+_REST_AT_LEAST = 4
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRun:
+    """Speed of one measured run in tokens per second, and its place in the experiment."""
+
+    run_id: int
+    arm: Hashable
+    prompt: Hashable
+    order_index: int
+    speed: float
+
+
+def residuals(runs: Sequence[TimedRun]) -> tuple[float, ...]:
+    """ln(speed) minus the median of its arm and prompt, in the given order."""
+    groups: dict[tuple[Hashable, Hashable], list[float]] = {}
+    for run in runs:
+        groups.setdefault((run.arm, run.prompt), []).append(math.log(run.speed))
+    centre = {group: median(values) for group, values in groups.items()}
+    return tuple(math.log(run.speed) - centre[run.arm, run.prompt] for run in runs)
+
+
+def warmup_runs(runs: Sequence[TimedRun]) -> frozenset[int]:
+    """Ids of leading runs of an arm that are too slow for what follows.
+
+    While at least 4 values remain after it, a leading residual below Q1 - 1.5 IQR of the rest is
+    marked (Tukey's fence).
+    """
+    series: dict[Hashable, list[tuple[int, int, float]]] = {}
+    for run, residual in zip(runs, residuals(runs), strict=True):
+        series.setdefault(run.arm, []).append((run.order_index, run.run_id, residual))
+    marked: set[int] = set()
+    for values in series.values():
+        ordered = sorted(values)
+        for i, (_, run_id, residual) in enumerate(ordered):
+            rest = [r for _, _, r in ordered[i + 1 :]]
+            if len(rest) < _REST_AT_LEAST:
+                break
+            q1, q3 = np.quantile(rest, [0.25, 0.75])
+            if residual >= q1 - 1.5 * (q3 - q1) - _ROUNDING:
+                break
+            marked.add(run_id)
+    return frozenset(marked)
+
+
+def total_drift(runs: Sequence[TimedRun]) -> float | None:
+    """Relative change of speed from the first run to the last; ``None`` without repeats.
+
+    Theil-Sen: the median slope of ln(speed) on the order index over all pairs of runs of the same
+    arm and prompt. Pairs across prompts would carry no drift between them, since each prompt's
+    own level is taken out, and would pull the median to 0.
+    """
+    groups: dict[tuple[Hashable, Hashable], list[tuple[int, float]]] = {}
+    for run in runs:
+        groups.setdefault((run.arm, run.prompt), []).append((run.order_index, math.log(run.speed)))
+    slopes = [
+        (y2 - y1) / (x2 - x1)
+        for group in groups.values()
+        for i, (x1, y1) in enumerate(group)
+        for x2, y2 in group[i + 1 :]
+        if x1 != x2
+    ]
+    if not slopes:
+        return None
+    indices = [run.order_index for run in runs]
+    return math.expm1(min(median(slopes) * (max(indices) - min(indices)), 700.0))
