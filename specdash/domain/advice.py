@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from specdash.domain.power import further_prompts, further_rounds
+from specdash.domain.power import further_prompts, further_rounds, spread
 from specdash.domain.statistics import MIN_PROMPTS, Estimate, PromptSample
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
@@ -35,10 +35,12 @@ def precision_advice(result: Estimate, samples: Sequence[PromptSample]) -> str:
     if prompts is None and rounds is None:
         return (
             f"It lies so near the border of a practical difference "
-            f"({PRACTICAL_DIFFERENCE:.0%}) that no reasonable number of prompts would settle it."
+            f"({100 * PRACTICAL_DIFFERENCE:.0f} %) that no reasonable number of prompts would settle it."
         )
     more_prompts = _further(prompts, "prompt")
     more_rounds = _further(rounds, "round")
+    if rounds is None and spread(samples) is None:
+        return f"About {more_prompts} would settle it."
     if rounds is None:
         return f"Add prompts: about {more_prompts} would settle it; rounds alone would not."
     if prompts is None:

@@ -26,7 +26,7 @@ from specdash.domain.statistics import (
     mean_estimate,
     rounds_interval,
 )
-from specdash.domain.verdict import Verdict, decide
+from specdash.domain.verdict import Verdict, category_signs_differ, decide
 
 SHORT_TOKENS = 64
 """A run with fewer tokens carries the flag ``short``."""
@@ -176,7 +176,7 @@ def summarise(
         degenerate=frozenset((r.arm_id, r.prompt_id) for r in measured if DEGENERATE in r.flags),
         weights=weights or None,
     )
-    ranked = [a.arm_id for a in arms if a.status == _MEASURED]
+    ranked = [a.arm_id for a in arms if a.status == _MEASURED and (a.is_baseline or not _is_off(a))]
     ties = _ties(experiment, ranked)
     by_arm: dict[int, list[RunFacts]] = {a.arm_id: [] for a in arms}
     for run in ordered:
@@ -212,16 +212,17 @@ class _Against:
     advice: str | None = None
 
 
-def _ties(experiment: _Experiment, arm_ids: Sequence[int]) -> frozenset[int]:
+def _ties(experiment: _Experiment, arm_ids: Sequence[int]) -> Mapping[int, bool]:
+    """Whether each arm that ranks ties with the fastest."""
     if experiment.baseline_id is None or experiment.baseline_id not in arm_ids:
-        return frozenset()
+        return {}
     speeds = {a: experiment.blocks.log_speeds(a) for a in arm_ids}
     ties = tie_set(speeds, experiment.baseline_id, experiment.categories, experiment.weights)
-    return ties.tied if ties else frozenset()
+    return {arm: arm in ties.tied for arm in arm_ids} if ties else {}
 
 
 def _summarise_arm(
-    arm: ArmFacts, runs: Sequence[RunFacts], experiment: _Experiment, ties: frozenset[int]
+    arm: ArmFacts, runs: Sequence[RunFacts], experiment: _Experiment, ties: Mapping[int, bool]
 ) -> ArmSummary:
     measured = [r for r in runs if not r.is_warmup]
     counters = [r.counters for r in measured]
@@ -230,7 +231,7 @@ def _summarise_arm(
         against = _compare(arm.arm_id, measured, experiment)
     is_measured = arm.status == _MEASURED
     accepted = None
-    if arm.text.split("#")[0].strip() != OFF:
+    if not _is_off(arm):
         accepted = acceptance(counters, [r.prompt_id for r in measured])
     compared = [r.equal_off for r in measured if r.equal_off is not None]
     n_prompts = len({r.prompt_id for r in measured}) if arm.is_baseline else len(against.samples)
@@ -270,7 +271,7 @@ def _summarise_arm(
         categories=against.categories,
         advice=against.advice if is_measured else None,
         n_excluded=sum((r.prompt_id, r.round) in experiment.blocks.excluded for r in measured),
-        tied_with_best=arm.arm_id in ties if is_measured and ties and ratio else None,
+        tied_with_best=ties.get(arm.arm_id) if ratio is not None else None,
         drift=experiment.blocks.drift,
     )
 
@@ -283,7 +284,7 @@ def _compare(arm_id: int, runs: Sequence[RunFacts], experiment: _Experiment) -> 
     samples = paired_samples(blocks.log_speeds(arm_id), blocks.log_speeds(baseline), categories)
     result = estimate(samples, weights)
     if result is None:
-        return _Against(advice="No run of it has a speed and a partner in off.")
+        return _Against(advice="No run with a speed (it takes two tokens) has a partner in off.")
     low, high = across_prompts(result)
     verdict = decide(low, high)
     advice: str | None = None
@@ -384,16 +385,14 @@ def _flags(
     return (*own, *(f"invalid:{rule}" for rule in broken), *from_runs)
 
 
-def category_signs_differ(categories: Sequence[CategoryRatio]) -> bool:
-    """Whether one category is clearly faster and another clearly slower than ``off``."""
-    faster = any(c.ratio_low is not None and c.ratio_low > 1 for c in categories)
-    slower = any(c.ratio_high is not None and c.ratio_high < 1 for c in categories)
-    return faster and slower
-
-
 def _pooled(runs: Sequence[BlockRun]) -> float:
     seconds = math.fsum(r.n_intervals / r.tok_s for r in runs)
     return sum(r.n_intervals for r in runs) / seconds
+
+
+def _is_off(arm: ArmFacts) -> bool:
+    """``off`` or a replica of it (``off#2``)."""
+    return arm.text.split("#")[0].strip() == OFF
 
 
 def _sum_known(seconds: Iterable[float | None]) -> float | None:

@@ -1,11 +1,12 @@
 """The four verdict words and the sentence that carries them (METHOD 6)."""
 
 import re
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from specdash.domain.summary import ArmSummary
+    from specdash.domain.summary import ArmSummary, CategoryRatio
 
 PRACTICAL_DIFFERENCE = 0.02
 """Delta of METHOD 6: a smaller change is not worth a setting."""
@@ -44,12 +45,19 @@ def sentence(summary: "ArmSummary", workload: str) -> str:
         return f"{name} is the baseline {where}: {speed:.4g} tokens/s."
     if summary.verdict is None:
         return _without_verdict(summary, name, where)
-    return _with_verdict(summary, summary.verdict, name, where)
+    return _by_category(summary) + _with_verdict(summary, summary.verdict, name, where)
 
 
 def plain_sentence(summary: "ArmSummary", workload: str) -> str:
     """The same without Markdown, for a terminal."""
     return re.sub(r"\\([^\w\s])", r"\1", re.sub(r"(?<!\\)\*", "", sentence(summary, workload)))
+
+
+def category_signs_differ(categories: "Sequence[CategoryRatio]") -> bool:
+    """Whether one category is clearly faster and another clearly slower than ``off``."""
+    faster = any(c.ratio_low is not None and c.ratio_low > 1 for c in categories)
+    slower = any(c.ratio_high is not None and c.ratio_high < 1 for c in categories)
+    return faster and slower
 
 
 def counts(n_prompts: int, n_rounds: int) -> str:
@@ -84,6 +92,13 @@ def _without_verdict(summary: "ArmSummary", name: str, where: str) -> str:
     }.get(summary.status, "is not measured yet")
     reason = f": {_escape(summary.reason)}" if summary.reason else ""
     return f"{name} {words} {where}{reason.rstrip('.')}."
+
+
+def _by_category(summary: "ArmSummary") -> str:
+    if not category_signs_differ(summary.categories):
+        return ""
+    each = ", ".join(f"{c.ratio:.2f}x on *{_escape(c.category)}*" for c in summary.categories)
+    return f"It depends on the category: {each}. "
 
 
 def _joined(text: str, summary: "ArmSummary") -> str:
