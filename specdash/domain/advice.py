@@ -34,8 +34,9 @@ def precision_advice(result: Estimate, samples: Sequence[PromptSample]) -> str:
     rounds = further_rounds(result, samples, target)
     if prompts is None and rounds is None:
         return (
-            f"It lies so near the border of a practical difference "
-            f"({100 * PRACTICAL_DIFFERENCE:.0f} %) that no reasonable number of prompts would settle it."
+            "It lies so near the border of a practical difference "
+            f"({100 * PRACTICAL_DIFFERENCE:.0f} %) that no reasonable number of prompts "
+            "would settle it."
         )
     more_prompts = _further(prompts, "prompt")
     more_rounds = _further(rounds, "round")
