@@ -1,0 +1,338 @@
+"""The embedded engine: llama.cpp's C API driven in this process, greedy."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+
+from specdash.domain.arms import Arm, MethodCall
+from specdash.domain.counters import counters_from_steps
+from specdash.domain.methods import METHODS
+from specdash.domain.pairing import PairVerdict, check_pair
+from specdash.domain.workload import Prompt, content_hash
+from specdash.drafting.base import Drafter, counters_by_method
+from specdash.drafting.draft_simple import DraftSimple
+from specdash.drafting.factory import make_chain
+from specdash.engines.base import (
+    ArmReadiness,
+    GenerationSettings,
+    ModelFile,
+    PreparedPrompt,
+    RunRecord,
+)
+from specdash.engines.chat import render_chat
+from specdash.engines.flags import run_flags
+from specdash.engines.llama_cpp_context import LlamaContext, check_settings
+from specdash.engines.llama_cpp_library import build_facts, start_library
+from specdash.engines.llama_cpp_loop import Generation, generate
+from specdash.engines.llama_cpp_model import LlamaModel
+from specdash.engines.process_memory import peak_rss_bytes
+from specdash.errors import EngineError, ModelError, SpecdashError, UnsupportedError, UsageError
+
+# Rows of logits one pass may ask for; an arm with longer drafts gets a larger context.
+_USUAL_OUTPUTS = 65
+_SPARE_BYTES = 256 * 2**20
+
+
+class _Draft:
+    """A draft model with its context, or the reason why there is none."""
+
+    def __init__(self, file: ModelFile, settings: GenerationSettings) -> None:
+        self.file = file
+        self.verdict: PairVerdict | None = None
+        self.can_drop: bool | None = None
+        self.model: LlamaModel | None = None
+        self.context: LlamaContext | None = None
+        self.error: str | None = None
+        self._gpu_layers = settings.draft_gpu_layers
+        try:
+            _require_memory(file)
+            self.model = LlamaModel(file.path, name=file.name, gpu_layers=self._gpu_layers)
+            self.context = LlamaContext(self.model, settings)
+        except SpecdashError as error:
+            self.close()
+            self.error = error.message
+
+    def facts(self) -> dict[str, object]:
+        if self.model is None or self.context is None:
+            return {"name": self.file.name, "error": self.error}
+        return {
+            **self.model.facts(),
+            "content_hash": self.file.content_hash,
+            "gpu_layers": self._gpu_layers,
+            "context_buffers_mib": self.context.buffers,
+        }
+
+    def close(self) -> None:
+        if self.context is not None:
+            self.context.close()
+        if self.model is not None:
+            self.model.close()
+        self.context = self.model = None
+
+
+class LlamaCppEngine:
+    """Target and drafts stay loaded; every run starts with empty memories and new drafters."""
+
+    name = "llama-cpp"
+
+    def __init__(self) -> None:
+        self._settings = GenerationSettings()
+        self._model: LlamaModel | None = None
+        self._context: LlamaContext | None = None
+        self._drafts: dict[str, _Draft] = {}
+        self._can_drop: bool | None = None
+        self._n_ctx = 0
+
+    def load(
+        self, target: ModelFile, drafts: Mapping[str, ModelFile], settings: GenerationSettings
+    ) -> Mapping[str, object]:
+        """Load everything; a draft that cannot be loaded makes its arms unsupported, no more."""
+        check_settings(settings)
+        start_library()
+        self._settings = settings
+        model = self._model = LlamaModel(
+            target.path, name=target.name, gpu_layers=settings.gpu_layers
+        )
+        if model.has_encoder or not model.has_decoder:
+            raise ModelError(
+                f"'{target.name}' is not a model that only decodes.",
+                "Embedding and encoder-decoder models cannot be measured here.",
+            )
+        trained = model.n_ctx_train
+        self._n_ctx = min(settings.n_ctx, trained) if trained > 0 else settings.n_ctx
+        context = self._context = LlamaContext(model, settings, n_outputs=_USUAL_OUTPUTS)
+        self._drafts = {ref: _Draft(file, settings) for ref, file in drafts.items()}
+        template = model.chat_template
+        return {
+            "name": self.name,
+            **build_facts(),
+            "target": {
+                **model.facts(),
+                "context_buffers_mib": context.buffers,
+                "gpu_layers": settings.gpu_layers,
+            },
+            "drafts": {ref: draft.facts() for ref, draft in self._drafts.items()},
+            "n_ctx": self._n_ctx,
+            "n_threads": settings.n_threads,
+            "n_threads_batch": settings.n_threads,
+            "chat_template_hash": None if template is None else content_hash(template)[:16],
+        }
+
+    def prepare(self, prompt: Prompt, max_tokens: int) -> PreparedPrompt:
+        """Token ids as llama-server would send them; :class:`UsageError` when they do not fit."""
+        model = self._loaded_model()
+        flags: list[str] = []
+        text = prompt.text
+        if text is None:
+            template = model.chat_template
+            if template is None:
+                flags.append("no_template")
+            text = render_chat(
+                template,
+                prompt.messages,
+                bos_token=model.special_text("bos"),
+                eos_token=model.special_text("eos"),
+            )
+        ids = model.tokenize(text, add_special=True, parse_special=True)
+        if not ids:
+            raise UsageError(f"Prompt '{prompt.key}' is empty.", "Write some text into it.")
+        room = self._n_ctx - len(ids)
+        if room < 1:
+            raise UsageError(
+                f"Prompt '{prompt.key}' has {len(ids)} tokens; the context holds {self._n_ctx}.",
+                "Raise the context length or shorten the prompt.",
+            )
+        if room < max_tokens:
+            flags.append("capped")
+        return PreparedPrompt(
+            prompt.key, prompt.category, tuple(ids), min(max_tokens, room), tuple(flags)
+        )
+
+    def check_arm(self, arm: Arm) -> ArmReadiness:
+        """Ask the library: pair, memory that can be cut, length of a draft."""
+        if arm.is_off:
+            return ArmReadiness(True, resolved={"arm": arm.full_text()})
+        refusal = next(self._refusals(arm), None)
+        if refusal is not None:
+            return refusal
+        return ArmReadiness(
+            True,
+            resolved={
+                "arm": arm.full_text(),
+                "n_threads": self._settings.n_threads,
+                "kv_type": self._settings.kv_type,
+                "drafts": {ref: self._drafts[ref].facts() for ref in arm.draft_models},
+            },
+        )
+
+    def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
+        """One cold generation with the loop that llama-server runs."""
+        model, context = self._loaded_model(), self._loaded_context()
+        chain = make_chain(arm, self._model_drafter)
+        context.clear()
+        for ref in arm.draft_models:
+            self._draft_context(ref).clear()
+        done = generate(
+            context,
+            chain,
+            prompt.token_ids,
+            max_tokens=prompt.max_tokens,
+            n_ctx=self._n_ctx,
+            ignore_eos=self._settings.ignore_eos,
+        )
+        texts = model.texts(done.token_ids)
+        n_generated = len(done.token_ids)
+        counters = counters_from_steps(
+            done.steps,
+            n_generated=n_generated,
+            n_max=None if arm.is_off else chain.n_max,
+            n_prompt=len(prompt.token_ids),
+            n_discarded=chain.n_discarded,
+            prefill_s=done.prefill_s,
+            decode_s=done.decode_s,
+            draft_s=done.draft_s,
+            verify_s=done.verify_s,
+            plain_s=done.plain_s,
+            other_s=done.other_s,
+        )
+        return RunRecord(
+            counters=counters,
+            token_ids=tuple(done.token_ids),
+            text="".join(texts),
+            token_texts=texts,
+            stop_reason=_stop_reason(done, prompt),
+            steps=tuple(done.steps),
+            drafter_counters=counters_by_method(chain.names, done.steps, n_generated)
+            if len(chain.drafters) > 1
+            else {},
+            proof=None if arm.is_off else True,
+            flags=prompt.flags + run_flags(counters, is_off=arm.is_off),
+            peak_rss_bytes=peak_rss_bytes(),
+        )
+
+    def close(self) -> None:
+        """Free contexts before their models."""
+        for draft in self._drafts.values():
+            draft.close()
+        self._drafts = {}
+        if self._context is not None:
+            self._context.close()
+            self._context = None
+        if self._model is not None:
+            self._model.close()
+            self._model = None
+
+    def _refusals(self, arm: Arm) -> Iterator[ArmReadiness]:
+        """Reasons why the arm cannot run, the cheapest to find out first."""
+        for call in arm.calls:
+            if not METHODS[call.method].in_process:
+                yield _no("method", f"{call.method} does not run in the llama-cpp engine")
+        if not self._target_can_drop():
+            yield _no("memory", self._why_not_droppable())
+        for ref in arm.draft_models:
+            yield from self._draft_refusals(ref)
+        try:
+            chain = make_chain(arm, self._model_drafter)
+        except UnsupportedError as error:
+            yield _no("method", str(error))
+            return
+        context = self._loaded_context()
+        needed = chain.n_max + 1
+        if needed > context.n_batch:
+            yield _no(
+                "batch",
+                f"a draft of {chain.n_max} tokens and the last one do not fit a batch of "
+                f"{context.n_batch}",
+            )
+        if needed > context.n_outputs:
+            context.close()
+            self._context = LlamaContext(self._loaded_model(), self._settings, n_outputs=needed)
+
+    def _draft_refusals(self, ref: str) -> Iterator[ArmReadiness]:
+        draft = self._drafts.get(ref)
+        if draft is None:
+            yield _no("draft", f"the draft '{ref}' was not given to the engine")
+        elif draft.model is None or draft.context is None:
+            yield _no("draft", f"the draft cannot be used: {draft.error}")
+        else:
+            if draft.verdict is None:
+                target = self._loaded_model()
+                draft.verdict = check_pair(target.vocab_facts(), draft.model.vocab_facts())
+            if not draft.verdict.compatible:
+                yield _no(draft.verdict.failed_rule, draft.verdict.reason)
+            if draft.can_drop is None:
+                draft.can_drop = draft.context.can_drop_part()
+            if not draft.can_drop:
+                yield _no("draft_memory", f"the draft '{ref}' cannot drop part of its memory")
+
+    def _target_can_drop(self) -> bool:
+        if self._can_drop is None:
+            self._can_drop = self._loaded_context().can_drop_part()
+        return self._can_drop
+
+    def _why_not_droppable(self) -> str:
+        model = self._loaded_model()
+        kind = "recurrent " if model.is_recurrent else "hybrid " if model.is_hybrid else ""
+        return (
+            f"the {kind}target cannot drop part of its memory, which every rejected draft token "
+            "needs (tried: removing the second of two tokens was refused)"
+        )
+
+    def _model_drafter(self, call: MethodCall) -> Drafter:
+        if call.method != "draft-simple" or call.draft_model is None:
+            raise UnsupportedError(f"{call.method} does not run in the llama-cpp engine.")
+        return DraftSimple(
+            self._draft_context(call.draft_model),
+            n_max=int(_number(call, "n_max")),
+            n_min=int(_number(call, "n_min")),
+            p_min=_number(call, "p_min"),
+            n_vocab_target=self._loaded_model().n_vocab,
+        )
+
+    def _draft_context(self, ref: str) -> LlamaContext:
+        context = self._drafts[ref].context
+        if context is None:
+            raise EngineError(f"The draft '{ref}' is not loaded: {self._drafts[ref].error}")
+        return context
+
+    def _loaded_model(self) -> LlamaModel:
+        if self._model is None:
+            raise EngineError("The llama-cpp engine holds no model.", "Call load first.")
+        return self._model
+
+    def _loaded_context(self) -> LlamaContext:
+        if self._context is None:
+            raise EngineError("The llama-cpp engine holds no context.", "Call load first.")
+        return self._context
+
+
+def _no(rule: str | None, reason: str) -> ArmReadiness:
+    return ArmReadiness(False, reason, rule)
+
+
+def _number(call: MethodCall, name: str) -> float:
+    value = call.get(name)
+    if not isinstance(value, int | float):
+        raise TypeError(f"{call.method}: {name} is {value!r}, not a number")
+    return value
+
+
+def _stop_reason(done: Generation, prompt: PreparedPrompt) -> str:
+    if done.ended:
+        return "eos"
+    return "context" if "capped" in prompt.flags else "limit"
+
+
+def _require_memory(file: ModelFile) -> None:
+    """Target and draft stay loaded together; refuse a draft the machine has no room for."""
+    path = Path(file.path)
+    if not path.is_file():
+        return  # the loader says so in its own words
+    needed = path.stat().st_size + _SPARE_BYTES
+    available = psutil.virtual_memory().available
+    if needed > available:
+        raise ModelError(
+            f"no memory for the draft beside the target: about {needed / 2**30:.1f} GiB needed, "
+            f"{available / 2**30:.1f} GiB available"
+        )
