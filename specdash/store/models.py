@@ -160,6 +160,8 @@ def requantise(
     settings: Settings,
     ref: str,
     quantisation: str,
+    *,
+    n_threads: int = 2,
     progress: Callable[[float], None] | None = None,
 ) -> ModelView:
     """Make a smaller quantisation of ``ref`` in the derived folder and register it as such.
@@ -172,7 +174,7 @@ def requantise(
     if source.path is None:
         raise NotFoundError(f"Model '{source.name}' is not on this machine.", source.problem)
     target = settings.derived_dir / f"{source.name}.{kind}-made-here.gguf"
-    requantise_file(Path(source.path), target, kind, progress)
+    requantise_file(Path(source.path), target, kind, n_threads, progress)
     found = find_model(target)
     if isinstance(found, ScanProblem):
         raise ModelError(f"The new file cannot be read: {found.reason}.", f"Look at {target}.")
