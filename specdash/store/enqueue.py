@@ -113,7 +113,7 @@ def find_similar(session: Session, request: ExperimentRequest) -> Sequence[int]:
 
 
 def cancel(engine: Engine, job_id: int) -> str:
-    """Return the state afterwards: ``cancelled`` if it was queued; a running job is asked to stop."""
+    """The state afterwards: a queued job is ``cancelled``, a running one is asked to stop."""
     with write_session(engine) as session:
         job = _job(session, job_id)
         if job.state == "queued":

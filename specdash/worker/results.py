@@ -1,0 +1,248 @@
+"""From the runner's events to rows. The worker is the one writer of results.
+
+Applying an event twice changes nothing the second time: a run is known by experiment, attempt and
+order index.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
+from sqlmodel import Session, col, select
+
+from specdash.domain.arms import parse_arm
+from specdash.domain.comparability import arm_key, base_key
+from specdash.domain.counters import Step
+from specdash.domain.divergence import compare, is_degenerate
+from specdash.domain.workload import content_hash
+from specdash.store.queries import baseline_run
+from specdash.store.session import write_session
+from specdash.store.tables import (
+    ArmRow,
+    Experiment,
+    ExperimentArm,
+    Job,
+    Machine,
+    Model,
+    Run,
+    utc_now,
+)
+from specdash.store.traces import pack_trace, unpack_trace
+from specdash.worker.protocol import (
+    ArmEvent,
+    DoneEvent,
+    EnvironmentEvent,
+    Event,
+    PhaseEvent,
+    ProgressEvent,
+    RunEvent,
+)
+from specdash.worker.queue import ClaimedJob
+
+PERSIST_LIMIT_S = 600.0
+_RETRY_S = 0.5
+_TRANSIENT = ("locked", "busy", "full", "readonly", "read-only", "unable to open", "i/o error")
+_T = TypeVar("_T")
+
+
+def persist(write: Callable[[], _T], *, limit_s: float = PERSIST_LIMIT_S) -> _T:
+    """Do a write, and again while the database is locked, full or away; at last its error.
+
+    The busy timeout already waits inside each try; what is to be written stays in memory.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return write()
+        except OperationalError as error:
+            if not _is_transient(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+
+
+def apply_events(engine: Engine, job: ClaimedJob, events: Sequence[Event]) -> None:
+    """Store events in one transaction.
+
+    Progress and phases alone do not touch the revision: no cached page shows them.
+    """
+    bump = any(not isinstance(e, ProgressEvent | PhaseEvent) for e in events)
+    with write_session(engine, bump=bump) as session:
+        for event in events:
+            _apply(session, job, event)
+
+
+def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
+    if isinstance(event, PhaseEvent):
+        session.get_one(Job, job.job_id).phase = event.phase
+    elif isinstance(event, ProgressEvent):
+        row = session.get_one(Job, job.job_id)
+        row.done, row.total, row.eta_s = event.done, event.total, event.eta_s
+    elif isinstance(event, EnvironmentEvent):
+        _apply_environment(session, job, event)
+    elif isinstance(event, ArmEvent):
+        _apply_arm(session, job, event)
+    elif isinstance(event, RunEvent):
+        _apply_run(session, job, event)
+    elif isinstance(event, DoneEvent):
+        experiment = session.get_one(Experiment, job.experiment_id)
+        experiment.environment = {**experiment.environment, "end": event.machine_end}
+
+
+def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEvent) -> None:
+    experiment = session.get_one(Experiment, job.experiment_id)
+    facts = dict(event.machine)
+    start = facts.pop("start", None)
+    machine = _machine(session, facts)
+    session.flush()
+    target = session.get_one(Model, experiment.target_model_id)
+    generation = experiment.generation
+    fields: dict[str, Any] = {
+        "target_hash": target.content_hash,
+        "machine_fingerprint": machine.fingerprint,
+        **{
+            name: generation[name]
+            for name in ("n_ctx", "n_batch", "n_ubatch", "kv_type", "gpu_layers", "n_threads")
+        },
+        # The runner gives every arm as many threads for batches as for single tokens.
+        "n_threads_batch": generation["n_threads"],
+        "flash_attn": event.engine.get("flash_attn", generation["flash_attn"]),
+        "n_parallel": event.engine.get("n_parallel", 1),
+        "temperature": generation["temperature"],
+        "seed": generation["seed"],
+        "stop_rule": "fixed length" if generation["ignore_eos"] else "natural",
+        "max_tokens": experiment.protocol["max_tokens"],
+        "prompt_set_hash": event.prompt_set_hash,
+        "chat_template_hash": event.chat_template_hash,
+    }
+    experiment.machine_id = machine.id
+    experiment.base_key_fields = fields
+    experiment.base_key = base_key(fields)
+    experiment.environment = {
+        "engine": event.engine,
+        "start": start,
+        "n_prompt_tokens": {str(k): v for k, v in event.n_prompt_tokens.items()},
+    }
+    session.flush()
+
+
+def _machine(session: Session, facts: dict[str, Any]) -> Machine:
+    fingerprint = str(facts.get("fingerprint") or content_hash(facts))[:64]
+    machine = session.exec(select(Machine).where(Machine.fingerprint == fingerprint)).first()
+    if machine is None:
+        name = str(facts.get("hostname") or facts.get("cpu_model") or fingerprint)[:200]
+        machine = Machine(fingerprint=fingerprint, name=name)
+    machine.facts = facts
+    machine.last_seen_at = utc_now()
+    session.add(machine)
+    return machine
+
+
+def _apply_arm(session: Session, job: ClaimedJob, event: ArmEvent) -> None:
+    arm = _own_arm(session, job, event.experiment_arm_id)
+    if event.status != "ready":
+        arm.status, arm.reason = event.status, event.reason
+    if event.resolved:
+        arm.resolved = event.resolved
+    arm.arm_key = arm_key(_arm_fields(session, job, arm))
+
+
+def _arm_fields(session: Session, job: ClaimedJob, arm: ExperimentArm) -> dict[str, Any]:
+    experiment = session.get_one(Experiment, job.experiment_id)
+    generation = experiment.generation
+    engine = experiment.environment.get("engine", {})
+    drafts = [draft["content_hash"] for draft in arm.drafts.values()]
+    return {
+        "engine": experiment.engine,
+        "engine_version": engine.get("version"),
+        "engine_commit": engine.get("commit"),
+        "build_flags": engine.get("build_flags", engine.get("build")),
+        "method": "+".join(call.method for call in parse_arm(arm.text).calls),
+        "parameters": arm.resolved or session.get_one(ArmRow, arm.arm_id).canonical,
+        "draft_hash": "+".join(drafts) or None,
+        "draft_threads": generation["n_threads"] if drafts else None,
+        "draft_kv_type": generation["kv_type"] if drafts else None,
+        "draft_gpu_layers": generation["draft_gpu_layers"] if drafts else None,
+    }
+
+
+def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
+    known = session.exec(
+        select(Run.id).where(
+            Run.experiment_id == job.experiment_id,
+            Run.attempt == job.attempt,
+            Run.order_index == event.order_index,
+        )
+    ).first()
+    if known is not None:
+        return
+    arm = _own_arm(session, job, event.experiment_arm_id)
+    steps = None
+    if event.steps is not None:
+        steps = [Step(s.k, s.a, s.s, s.m, tuple(s.p)) for s in event.steps]
+    flags = list(event.flags)
+    if is_degenerate(event.token_ids, event.text):
+        flags.append("degenerate")
+    run = Run(
+        experiment_id=job.experiment_id,
+        experiment_arm_id=event.experiment_arm_id,
+        prompt_id=event.prompt_id,
+        attempt=job.attempt,
+        round=event.round,
+        order_index=event.order_index,
+        is_warmup=event.is_warmup,
+        started_at=datetime.fromisoformat(event.started_at),
+        **event.counters.model_dump(),
+        drafter_counters={k: v.model_dump() for k, v in event.drafter_counters.items()},
+        stop_reason=event.stop_reason,
+        text=event.text,
+        output_hash=content_hash(event.token_ids),
+        trace=pack_trace(event.token_ids, event.token_texts, steps),
+        flags=sorted(set(flags)),
+        peak_rss_bytes=event.peak_rss_bytes,
+    )
+    session.add(run)
+    session.flush()
+    if parse_arm(arm.text).is_baseline:
+        for on in _uncompared(session, run):
+            _compare(on, run)
+    else:
+        off = baseline_run(session, run)
+        if off is not None:
+            _compare(run, off)
+
+
+def _uncompared(session: Session, off: Run) -> Sequence[Run]:
+    """On-runs of the block that were stored before its ``off`` run."""
+    return session.exec(
+        select(Run).where(
+            Run.experiment_id == off.experiment_id,
+            Run.attempt == off.attempt,
+            Run.prompt_id == off.prompt_id,
+            Run.round == off.round,
+            Run.is_warmup == off.is_warmup,
+            Run.experiment_arm_id != off.experiment_arm_id,
+            col(Run.equal_off).is_(None),
+        )
+    ).all()
+
+
+def _compare(on: Run, off: Run) -> None:
+    found = compare(unpack_trace(on.trace).token_ids, unpack_trace(off.trace).token_ids)
+    on.equal_off = found.equal
+    on.first_difference = found.first_difference
+    on.agreement = found.agreement
+
+
+def _own_arm(session: Session, job: ClaimedJob, arm_id: int) -> ExperimentArm:
+    arm = session.get_one(ExperimentArm, arm_id)
+    if arm.experiment_id != job.experiment_id:
+        raise ValueError(f"arm {arm_id} is not part of experiment {job.experiment_id}")
+    return arm
+
+
+def _is_transient(error: OperationalError) -> bool:
+    text = str(error.orig).lower()
+    return error.connection_invalidated or any(word in text for word in _TRANSIENT)
