@@ -28,6 +28,15 @@ class MethodCall:
         value = self.get("model")
         return value if isinstance(value, str) else None
 
+    @property
+    def n_max(self) -> int:
+        """Largest draft it may propose; 0 for ``off``."""
+        fixed = METHODS[self.method].fixed_draft
+        if fixed is not None:
+            return fixed
+        budgets = (v for k, v in self.params if k in ("n_max", "size_m", "num_pred_tokens"))
+        return max((int(v) for v in budgets), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Arm:
@@ -55,15 +64,7 @@ class Arm:
     @property
     def n_max(self) -> int:
         """Largest draft any call may propose; 0 for ``off``."""
-        return max(
-            (
-                int(v)
-                for c in self.calls
-                for k, v in c.params
-                if k in ("n_max", "size_m", "num_pred_tokens")
-            ),
-            default=0,
-        )
+        return max((c.n_max for c in self.calls), default=0)
 
     def text(self) -> str:
         """For people: as written, else only what differs from the defaults, and the draft."""

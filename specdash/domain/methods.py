@@ -43,6 +43,8 @@ class Method:
     needs_draft: bool = False
     in_process: bool = True
     """Whether the embedded llama-cpp engine runs it."""
+    fixed_draft: int | None = None
+    """Most tokens of a draft where no parameter changes it."""
 
     def param(self, name: str) -> Param | None:
         return next((p for p in self.params if p.name == name), None)
@@ -95,9 +97,10 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "ngram-cache",
-            (Param("n_max", 3, 1, 1024, "Most tokens to draft; llama.cpp itself stops at 8."),),
+            (Param("n_max", 3, 1, 1024, "Accepted and without effect: llama.cpp drafts up to 8."),),
             "Counts 1- to 4-grams of the context and proposes the likeliest continuation.",
             "a few MiB per request",
+            fixed_draft=8,
         ),
         Method(
             "prompt-lookup",
