@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 _MIN_TOKENS = 48
-_LONGEST_CYCLE = 32
+_LONGEST_CYCLE = 32  # tokens
 _MIN_CYCLES = 4
 _NGRAM = 4
 _MAX_DISTINCT = 0.15
@@ -70,32 +70,32 @@ def classify(
 
 
 def is_degenerate(token_ids: Sequence[int], text: str) -> bool:
-    """Whether one token or a short cycle repeats until the end, or hardly anything is new.
+    """Whether one token or a short cycle fills much of the text, or hardly anything in it is new.
 
-    Flags a text whose last half (at least 48 tokens) is one cycle of up to 32 tokens, at least
-    four times; or one with few distinct 4-grams that also compresses to an eighth. Lists, tables
-    and code repeat their frame, not their content, and pass both.
+    Flags a cycle of up to 32 tokens that is gone through at least four times without a change and
+    takes a third of the text (at least 48 tokens); or few distinct 4-grams in a text that also
+    compresses to an eighth. Lists, tables and code repeat their frame, not their content, and pass
+    both; under 48 tokens nothing is judged.
     """
     n = len(token_ids)
     if n < _MIN_TOKENS:
         return False
-    if _cyclic_tail(token_ids) >= max(_MIN_TOKENS, n / 2):
+    if _longest_cycle(token_ids) >= max(_MIN_TOKENS, n / 3):
         return True
     ngrams = [tuple(token_ids[i : i + _NGRAM]) for i in range(n - _NGRAM + 1)]
     if len(set(ngrams)) / len(ngrams) >= _MAX_DISTINCT:
         return False
-    raw = text.encode()
+    raw = text.encode(errors="replace")
     return bool(raw) and len(zlib.compress(raw, 9)) / len(raw) < _MAX_COMPRESSED
 
 
-def _cyclic_tail(token_ids: Sequence[int]) -> int:
-    """Length of the longest tail that repeats a cycle of up to 32 tokens at least four times."""
-    n = len(token_ids)
+def _longest_cycle(token_ids: Sequence[int]) -> int:
+    """Tokens of the longest stretch that repeats one cycle at least four times."""
     longest = 0
-    for period in range(1, min(_LONGEST_CYCLE, n // _MIN_CYCLES) + 1):
-        start = n - period
-        while start > 0 and token_ids[start - 1] == token_ids[start - 1 + period]:
-            start -= 1
-        if n - start >= _MIN_CYCLES * period:
-            longest = max(longest, n - start)
+    for period in range(1, min(_LONGEST_CYCLE, len(token_ids) // _MIN_CYCLES) + 1):
+        matched = 0
+        for now, before in zip(token_ids[period:], token_ids, strict=False):
+            matched = matched + 1 if now == before else 0
+            if matched >= (_MIN_CYCLES - 1) * period:
+                longest = max(longest, matched + period)
     return longest

@@ -1,0 +1,69 @@
+"""Warm-up and drift on residuals (METHOD 6)."""
+
+import math
+
+import pytest
+from specdash.domain.warmup import TimedRun, residuals, total_drift, warmup_runs
+
+
+def _series(speeds: list[float]) -> list[TimedRun]:
+    return [TimedRun(i, "off", "p", i, speed) for i, speed in enumerate(speeds)]
+
+
+def test_slow_leading_runs_are_marked() -> None:
+    assert warmup_runs(_series([300, 480, 497, 496, 498, 497])) == {0, 1}
+
+
+def test_a_slow_run_in_the_middle_is_not_warmup() -> None:
+    assert warmup_runs(_series([497, 496, 300, 498, 497, 495])) == frozenset()
+
+
+def test_four_values_must_remain() -> None:
+    assert warmup_runs(_series([300, 497, 496, 498])) == frozenset()
+
+
+def test_equal_speeds_mark_nothing_through_rounding() -> None:
+    assert warmup_runs(_series([497.0 * (1 - 1e-12), *[497.0] * 6])) == frozenset()
+
+
+def test_prompts_of_different_speed_are_no_warmup() -> None:
+    runs = [
+        TimedRun(i, "off", prompt, i, speed)
+        for i, (prompt, speed) in enumerate(
+            [
+                ("slow", 100),
+                ("fast", 500),
+                ("slow", 101),
+                ("fast", 499),
+                ("slow", 99),
+                ("fast", 501),
+            ]
+        )
+    ]
+    assert warmup_runs(runs) == frozenset()
+
+
+def test_each_arm_has_its_own_warmup_in_order_of_running() -> None:
+    off = _series([497, 496, 498, 497, 496, 498])
+    on = [TimedRun(10 + i, "on", "p", i, s) for i, s in enumerate([300, 600, 601, 599, 600, 601])]
+    assert warmup_runs([*reversed(on), *off]) == {10}
+
+
+def test_residuals_are_against_the_median_of_arm_and_prompt() -> None:
+    found = residuals(_series([100, 200, 400]))
+    assert found == pytest.approx((-math.log(2), 0.0, math.log(2)))
+
+
+def test_drift_is_the_change_over_the_whole_experiment() -> None:
+    runs = [TimedRun(i, "ab"[i % 2], i % 6, i, (50 + 10 * (i % 6)) * 0.999**i) for i in range(36)]
+    assert total_drift(runs) == pytest.approx(0.999**35 - 1)
+
+
+def test_one_outlier_is_no_drift() -> None:
+    found = total_drift(_series([100, 100, 100, 20, 100, 100, 100]))
+    assert found == pytest.approx(0.0)
+
+
+def test_drift_needs_repeats() -> None:
+    assert total_drift([TimedRun(i, "off", i, i, 100.0) for i in range(5)]) is None
+    assert total_drift([]) is None
