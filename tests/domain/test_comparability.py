@@ -1,6 +1,7 @@
 """Keys and words of METHOD 9."""
 
 import pytest
+
 from specdash.domain.comparability import (
     ARM_KEY_FIELDS,
     BASE_KEY_FIELDS,

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from specdash.domain.counters import (
     RunCounters,
     Step,

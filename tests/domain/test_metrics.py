@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from specdash.domain.counters import RunCounters, Step, counters_from_steps
 from specdash.domain.metrics import (
     acceptance,

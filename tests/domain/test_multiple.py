@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from specdash.domain.multiple import holm, paired_samples, self_check, tie_set
 
 

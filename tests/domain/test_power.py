@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from specdash.domain.power import (
     further_prompts,
     further_rounds,

@@ -1,6 +1,7 @@
 """Every number of METHOD 4."""
 
 import pytest
+
 from specdash.domain.speedup import (
     CostModel,
     best_draft_length,
@@ -16,24 +17,27 @@ from specdash.domain.speedup import (
 )
 
 
+def _costs(c: float, v: float) -> CostModel:
+    return CostModel(constant(v), draft_token=c)
+
+
 @pytest.mark.parametrize(
-    ("alpha", "g", "c", "v", "tokens", "speedup"),
+    ("alpha", "g", "costs", "tokens", "speedup"),
     [
-        (0.7, 3, 0.1, 1, 2.533, 1.9484615),
-        (0.7, 3, 0.1, 1.6, 2.533, 1.3331579),
-        (0.7, 3, 0.1, 2.5, 2.533, 0.9046429),
-        (0.8, 4, 0.05, 1, 3.3616, 2.8013333),
-        (0.5, 3, 0.1, 1, 1.875, 1.4423077),
-        (0.3, 4, 0.2, 1, 1.4251, 0.7917222),
-        (0, 3, 0.1, 1, 1, 0.7692308),
-        (1, 3, 0.1, 1, 4, 3.0769231),
-        (0.7, 7, 0.05, 1, 3.1411733, 2.3267950),
+        (0.7, 3, _costs(0.1, 1), 2.533, 1.9484615),
+        (0.7, 3, _costs(0.1, 1.6), 2.533, 1.3331579),
+        (0.7, 3, _costs(0.1, 2.5), 2.533, 0.9046429),
+        (0.8, 4, _costs(0.05, 1), 3.3616, 2.8013333),
+        (0.5, 3, _costs(0.1, 1), 1.875, 1.4423077),
+        (0.3, 4, _costs(0.2, 1), 1.4251, 0.7917222),
+        (0, 3, _costs(0.1, 1), 1, 0.7692308),
+        (1, 3, _costs(0.1, 1), 4, 3.0769231),
+        (0.7, 7, _costs(0.05, 1), 3.1411733, 2.3267950),
     ],
 )
 def test_expected_tokens_and_speedup(
-    alpha: float, g: int, c: float, v: float, tokens: float, speedup: float
+    alpha: float, g: int, costs: CostModel, tokens: float, speedup: float
 ) -> None:
-    costs = CostModel(constant(v), draft_token=c)
     assert expected_tokens(alpha, g) == pytest.approx(tokens, abs=5e-8)
     assert predicted_speedup(alpha, g, costs) == pytest.approx(speedup, abs=5e-8)
 

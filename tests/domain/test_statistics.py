@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from specdash.domain.statistics import (
     PromptSample,
     across_prompts,

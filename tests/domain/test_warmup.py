@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from specdash.domain.warmup import TimedRun, residuals, total_drift, warmup_runs
 
 
