@@ -1,0 +1,82 @@
+"""The verdict board: for each workload, target and machine, which arm to use."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from specdash.domain.verdict import Verdict
+from specdash.store.views import HistoryRow
+
+_NEVER_RECOMMENDED = frozenset({"suspect", "degenerate"})
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRow:
+    """The newest comparable results of one workload on one target and machine."""
+
+    workload: str
+    target: str
+    machine: str | None
+    best: HistoryRow
+    """The fastest arm, or the least slow one when none is faster than ``off``."""
+    tied: tuple[str, ...]
+    """Other arms that are faster too, whose intervals overlap the best one's."""
+    n_arms: int
+    measured_at: datetime
+
+    @property
+    def pays(self) -> bool:
+        return self.best.summary.verdict is Verdict.FASTER
+
+
+def verdict_board(rows: Sequence[HistoryRow]) -> tuple[BoardRow, ...]:
+    """One row a workload x target x machine, newest first.
+
+    Only results with the newest one's base key and workload version count, and of each arm the
+    newest: anything else was measured under other conditions.
+    """
+    groups: dict[tuple[str, str, str | None], list[HistoryRow]] = {}
+    for row in sorted(rows, key=lambda r: (r.created_at, r.experiment_arm_id), reverse=True):
+        if row.is_partial or row.summary.ratio is None or row.summary.verdict is None:
+            continue
+        if row.arm.startswith("off"):
+            continue
+        groups.setdefault((row.workload, row.target, row.machine), []).append(row)
+    return tuple(_board_row(*key, found) for key, found in groups.items())
+
+
+def _board_row(
+    workload: str, target: str, machine: str | None, newest_first: list[HistoryRow]
+) -> BoardRow:
+    newest = newest_first[0]
+    arms: dict[str, HistoryRow] = {}
+    for row in newest_first:
+        alike = (row.workload_version, row.base_key) == (newest.workload_version, newest.base_key)
+        if alike and (row.base_key is not None or row.experiment_id == newest.experiment_id):
+            arms.setdefault(row.arm_identity, row)
+    best = max(arms.values(), key=_rank)
+    tied = tuple(
+        r.arm
+        for r in arms.values()
+        if r is not best and r.summary.verdict is Verdict.FASTER and _overlap(r, best)
+    )
+    return BoardRow(
+        workload=workload,
+        target=target,
+        machine=machine,
+        best=best,
+        tied=tied,
+        n_arms=len(arms),
+        measured_at=max(r.created_at for r in arms.values()),
+    )
+
+
+def _rank(row: HistoryRow) -> tuple[bool, bool, float]:
+    s = row.summary
+    usable = not _NEVER_RECOMMENDED.intersection(s.flags)
+    return (usable, s.verdict is Verdict.FASTER, s.ratio or 0.0)
+
+
+def _overlap(row: HistoryRow, best: HistoryRow) -> bool:
+    high, low = row.summary.ratio_high, best.summary.ratio_low
+    return high is None or low is None or high >= low

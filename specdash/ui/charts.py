@@ -1,0 +1,332 @@
+"""Figures of one experiment: ``(records) -> go.Figure``. Titles state the finding."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from specdash.domain.counters import Step
+from specdash.domain.summary import ArmSummary, PromptRatio
+from specdash.domain.verdict import Verdict
+from specdash.store.views import RunView
+from specdash.ui import format as fmt
+from specdash.ui.palette import (
+    ACCEPTED_COLOR,
+    OFF_COLOR,
+    OFF_STYLE,
+    TEMPLATE,
+    Style,
+    arm_styles,
+    label,
+)
+
+_ROW_PX = 44
+_TIME_PARTS = (
+    ("draft_s", "drafting", "#8a68c6", "/"),
+    ("verify_s", "verifying drafts", "#3b7fc0", ""),
+    ("plain_s", "plain passes", OFF_COLOR, ""),
+    ("other_s", "other", "#a97f1e", "x"),
+)
+
+
+def ratio_figure(arms: Sequence[ArmSummary]) -> go.Figure:
+    """Speed of every measured arm against ``off`` with its interval; the line is ratio 1."""
+    styles = arm_styles([a.text for a in arms])
+    shown = [a for a in arms if not a.is_baseline and a.ratio is not None]
+    figure = go.Figure()
+    for arm in shown:
+        limits = (arm.ratio_low, arm.ratio_high)
+        _add_estimate(figure, label(arm.text), styles[arm.text], arm.ratio, limits)
+    faster = [a for a in shown if a.verdict is Verdict.FASTER]
+    title = (
+        f"{len(faster)} of {fmt.plural(len(shown), 'arm')} beat off on this workload"
+        if len(shown) > 1
+        else _single_title(shown)
+    )
+    return _ratio_layout(figure, title, len(shown))
+
+
+def category_figure(arm: ArmSummary, style: Style) -> go.Figure:
+    """One arm's ratio in each category, with its own interval."""
+    figure = go.Figure()
+    for item in arm.categories:
+        name = f"{label(item.category)} (n={item.n})"
+        limits = (item.ratio_low, item.ratio_high)
+        _add_estimate(figure, name, style, item.ratio, limits)
+    ratios = [c.ratio for c in arm.categories]
+    mixed = bool(ratios) and min(ratios) < 1 < max(ratios)
+    title = (
+        "The sign differs between categories: faster in some, slower in others"
+        if mixed
+        else "Every category points the same way"
+    )
+    return _ratio_layout(figure, title, len(arm.categories))
+
+
+def prompt_figure(
+    arms: Sequence[ArmSummary],
+    *,
+    baseline: str = "off",
+    names: Mapping[str, str] | None = None,
+) -> go.Figure:
+    """Decode speed of each prompt with and without drafting, joined per prompt."""
+    styles = arm_styles([a.text for a in arms])
+    on_arms = [a for a in arms if a.prompts and not a.is_baseline]
+    off = {p.prompt_key: p.off_tok_s for a in on_arms for p in a.prompts}
+    figure = go.Figure()
+    pairs = [(p.prompt_key, p.on_tok_s) for a in on_arms for p in a.prompts]
+    figure.add_scatter(
+        x=[x for key, on in pairs for x in (off[key], on, None)],
+        y=[y for key, _ in pairs for y in (label(key), label(key), None)],
+        mode="lines",
+        line={"color": OFF_COLOR, "width": 1},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    figure.add_scatter(
+        x=list(off.values()),
+        y=[label(key) for key in off],
+        mode="markers",
+        name=baseline,
+        marker=_marker(OFF_STYLE),
+        hovertemplate=f"%{{y}}<br>{baseline}: %{{x:.1f}} tokens/s<extra></extra>",
+    )
+    for arm in on_arms:
+        figure.add_scatter(
+            x=[p.on_tok_s for p in arm.prompts],
+            y=[label(p.prompt_key) for p in arm.prompts],
+            mode="markers",
+            name=label((names or {}).get(arm.text, arm.text), 40),
+            marker=_marker(styles[arm.text]),
+            customdata=[_prompt_hover(p) for p in arm.prompts],
+            hovertemplate="%{y}<br>%{x:.1f} tokens/s<br>%{customdata}<extra></extra>",
+        )
+    figure.update_yaxes(autorange="reversed", title=None, automargin=True)
+    figure.update_xaxes(title="Decode speed (tokens/s)", rangemode="tozero")
+    return _layout(figure, _prompts_title(on_arms), height=150 + 30 * max(len(off), 1))
+
+
+def runs_figure(runs: Sequence[RunView]) -> go.Figure:
+    """Every run in order of execution: decode speed above, acceptance rate below."""
+    styles = arm_styles([r.arm for r in runs])
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    for arm, style in styles.items():
+        own = [r for r in runs if r.arm == arm]
+        hover = [
+            f"{label(r.prompt_key)}, round {r.round + 1}{', warm-up' if r.is_warmup else ''}"
+            for r in own
+        ]
+        for row, values in ((1, [r.decode_tok_s for r in own]), (2, [_acceptance(r) for r in own])):
+            if row == 2 and all(v is None for v in values):
+                continue
+            figure.add_scatter(
+                x=[r.order_index + 1 for r in own],
+                y=values,
+                mode="markers",
+                name=label(arm, 40),
+                legendgroup=arm,
+                showlegend=row == 1,
+                marker=_marker(style, opacity=[0.35 if r.is_warmup else 1 for r in own]),
+                customdata=hover,
+                hovertemplate="run %{x}: %{y:.1f}<br>%{customdata}<extra></extra>",
+                row=row,
+                col=1,
+            )
+    figure.update_yaxes(title="tokens/s", rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(title="Acceptance (%)", range=[-4, 104], row=2, col=1)
+    figure.update_xaxes(title="Order of execution", row=2, col=1)
+    warmups = sum(r.is_warmup for r in runs)
+    title = f"{fmt.plural(len(runs), 'run')} in order of execution"
+    if warmups:
+        title += f"; {warmups} warm-up, pale, in no statistic"
+    return _layout(figure, title, height=420)
+
+
+def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
+    """Where the decode time of each arm went, in seconds over all measured runs."""
+    shown = [a for a in arms if any(getattr(a, field) is not None for field, *_ in _TIME_PARTS)]
+    figure = go.Figure()
+    for field, name, color, pattern in _TIME_PARTS:
+        values: list[float | None] = [getattr(a, field) for a in shown]
+        if all(not v for v in values):
+            continue
+        figure.add_bar(
+            y=[label(a.text) for a in shown],
+            x=values,
+            name=name,
+            orientation="h",
+            marker={"color": color, "pattern": {"shape": pattern, "fgcolor": "rgba(0,0,0,.35)"}},
+            hovertemplate=f"{name}: %{{x:.2f}} s<extra></extra>",
+        )
+    figure.update_layout(barmode="stack")
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    figure.update_xaxes(title="Decode time, all measured runs (s)")
+    return _layout(figure, _time_title(shown), height=150 + _ROW_PX * max(len(shown), 1))
+
+
+def position_figure(arms: Sequence[ArmSummary]) -> go.Figure:
+    """Share of drafted passes in which at least i draft tokens were accepted."""
+    styles = arm_styles([a.text for a in arms])
+    figure = go.Figure()
+    deepest = 0.0
+    for arm in arms:
+        positions = arm.acceptance.per_position if arm.acceptance else None
+        if not positions:
+            continue
+        deepest = max(deepest, len(positions))
+        style = styles[arm.text]
+        figure.add_scatter(
+            x=list(range(1, len(positions) + 1)),
+            y=[p * 100 for p in positions],
+            mode="lines+markers",
+            name=label(arm.text, 40),
+            line={"color": style.color, "dash": style.dash},
+            marker=_marker(style),
+            hovertemplate="at least %{x}: %{y:.0f} % of drafted passes<extra></extra>",
+        )
+    figure.update_xaxes(title="Draft position i", dtick=1 if deepest <= 16 else None)
+    figure.update_yaxes(title="Accepted to position i (%)", range=[0, 104])
+    return _layout(figure, "How deep drafts are accepted", height=340)
+
+
+def steps_figure(steps: Sequence[Step]) -> go.Figure:
+    """Drafted and accepted tokens of each target pass of one run."""
+    index = list(range(1, len(steps) + 1))
+    figure = go.Figure()
+    figure.add_bar(
+        x=index,
+        y=[s.n_drafted for s in steps],
+        name="drafted",
+        marker={"color": "rgba(0,0,0,0)", "line": {"color": OFF_COLOR, "width": 1}},
+        hovertemplate="pass %{x}: %{y} drafted<extra></extra>",
+    )
+    figure.add_bar(
+        x=index,
+        y=[s.n_accepted for s in steps],
+        name="accepted",
+        marker={"color": ACCEPTED_COLOR},
+        hovertemplate="pass %{x}: %{y} accepted<extra></extra>",
+    )
+    figure.update_layout(barmode="overlay", bargap=0.1)
+    figure.update_xaxes(title="Target pass")
+    figure.update_yaxes(title="Draft tokens", rangemode="tozero")
+    drafted, accepted = sum(s.n_drafted for s in steps), sum(s.n_accepted for s in steps)
+    title = (
+        f"{accepted} of {drafted} draft tokens accepted in {len(steps)} target passes"
+        if drafted
+        else f"{len(steps)} target passes, none with a draft"
+    )
+    return _layout(figure, title, height=230)
+
+
+def _add_estimate(
+    figure: go.Figure,
+    name: str,
+    style: Style,
+    ratio: float | None,
+    limits: tuple[float | None, float | None],
+) -> None:
+    low, high = limits
+    error = (
+        {
+            "type": "data",
+            "symmetric": False,
+            "array": [high - ratio],
+            "arrayminus": [ratio - low],
+            "thickness": 2,
+            "width": 6,
+            "color": style.color,
+        }
+        if ratio is not None and low is not None and high is not None
+        else None
+    )
+    symbol: str = style.symbol if error else f"{style.symbol.removesuffix('-open')}-open"
+    figure.add_scatter(
+        x=[ratio],
+        y=[name],
+        mode="markers",
+        marker={"color": style.color, "symbol": symbol, "size": 12, "line": {"width": 2}},
+        error_x=error,
+        hovertemplate=f"{fmt.ratio(ratio, low, high)}, {fmt.interval(low, high)}<extra></extra>",
+        showlegend=False,
+    )
+
+
+def _ratio_layout(figure: go.Figure, title: str, n_rows: int) -> go.Figure:
+    figure.add_vline(x=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
+    figure.add_annotation(
+        x=1, y=1, yref="paper", yanchor="bottom", text="same speed", showarrow=False,
+        font={"color": OFF_COLOR, "size": 12},
+    )  # fmt: skip
+    figure.update_xaxes(title="Speed against off (ratio; right is faster)", ticksuffix="x")
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    return _layout(figure, title, height=130 + _ROW_PX * max(n_rows, 1))
+
+
+def _layout(figure: go.Figure, title: str, *, height: int) -> go.Figure:
+    figure.update_layout(
+        template=TEMPLATE,
+        title={"text": title},
+        height=height,
+        margin={"l": 8, "r": 16, "t": 36, "b": 8},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0},
+        hoverlabel={"align": "left"},
+    )
+    return figure
+
+
+def _marker(style: Style, opacity: float | list[float] = 1) -> dict[str, object]:
+    width: Literal[1, 2] = 2 if style.symbol.endswith("-open") else 1
+    return {
+        "color": style.color,
+        "symbol": style.symbol,
+        "size": 10,
+        "opacity": opacity,
+        "line": {"width": width, "color": style.color},
+    }
+
+
+def _acceptance(run: RunView) -> float | None:
+    return None if run.acceptance_rate is None else run.acceptance_rate * 100
+
+
+def _prompt_hover(prompt: PromptRatio) -> str:
+    interval = (
+        f" ({fmt.interval(prompt.ratio_low, prompt.ratio_high)})"
+        if prompt.ratio_low is not None
+        else ""
+    )
+    return (
+        f"{fmt.ratio(prompt.ratio, prompt.ratio_low, prompt.ratio_high)} of the other{interval}, "
+        f"{fmt.plural(prompt.n_rounds, 'round')}"
+    )
+
+
+def _single_title(shown: Sequence[ArmSummary]) -> str:
+    if not shown:
+        return "No arm was measured"
+    arm = shown[0]
+    return (
+        f"{fmt.ratio(arm.ratio, arm.ratio_low, arm.ratio_high)} the speed of off, "
+        f"{fmt.interval(arm.ratio_low, arm.ratio_high)}"
+    )
+
+
+def _prompts_title(on_arms: Sequence[ArmSummary]) -> str:
+    if len(on_arms) != 1:
+        return "Each prompt with and without drafting"
+    prompts = on_arms[0].prompts
+    quicker = sum(p.ratio > 1 for p in prompts)
+    return f"Faster on {quicker} of {fmt.plural(len(prompts), 'prompt')}"
+
+
+def _time_title(shown: Sequence[ArmSummary]) -> str:
+    drafting = [
+        (a.draft_s or 0) / total
+        for a in shown
+        if not a.is_baseline and (total := sum(getattr(a, f) or 0 for f, *_ in _TIME_PARTS)) > 0
+    ]
+    if not drafting:
+        return "Where the decode time went"
+    return f"Drafting took up to {fmt.percent(max(drafting))} of the decode time"

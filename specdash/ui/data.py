@@ -1,0 +1,138 @@
+"""The database as pages see it: one engine a process, reads cached by the store's revision."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+from sqlalchemy.engine import Engine
+
+from specdash.domain.workload import Workload
+from specdash.settings import Settings, load_settings
+from specdash.store import queries
+from specdash.store.session import make_engine, read_session
+from specdash.store.views import (
+    ExperimentReport,
+    HistoryFilter,
+    HistoryRow,
+    JobView,
+    ModelView,
+    RunDetail,
+    RunView,
+    WorkerView,
+    WorkloadView,
+)
+
+
+def settings() -> Settings:
+    return load_settings()
+
+
+def engine() -> Engine:
+    return _engine(settings().resolved_database_url)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _engine(url: str) -> Engine:
+    return make_engine(url)
+
+
+def worker() -> WorkerView:
+    with read_session(engine()) as session:
+        return queries.worker_status(session)
+
+
+def jobs(*, active_only: bool = False, limit: int = 200) -> Sequence[JobView]:
+    """Never cached: progress is written all the time."""
+    with read_session(engine()) as session:
+        return queries.list_jobs(session, active_only=active_only, limit=limit)
+
+
+def job(job_id: int) -> JobView:
+    with read_session(engine()) as session:
+        return queries.get_job(session, job_id)
+
+
+def report(experiment_id: int) -> ExperimentReport:
+    return _report(*_key(), experiment_id)
+
+
+def runs(experiment_id: int) -> Sequence[RunView]:
+    return _runs(*_key(), experiment_id)
+
+
+def run_detail(run_id: int) -> RunDetail:
+    return _run_detail(*_key(), run_id)
+
+
+def history(filters: HistoryFilter, *, limit: int | None = None) -> Sequence[HistoryRow]:
+    return _history(*_key(), filters, limit)
+
+
+def facets() -> dict[str, dict[str, int]]:
+    return _facets(*_key())
+
+
+def models() -> Sequence[ModelView]:
+    return _models(*_key())
+
+
+def workloads(*, all_versions: bool = False) -> Sequence[WorkloadView]:
+    return _workloads(*_key(), all_versions)
+
+
+def workload(workload_id: int) -> Workload:
+    return _workload(*_key(), workload_id)
+
+
+def _key() -> tuple[str, int]:
+    with read_session(engine()) as session:
+        return settings().resolved_database_url, queries.revision(session)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _report(url: str, revision: int, experiment_id: int) -> ExperimentReport:
+    with read_session(_engine(url)) as session:
+        return queries.experiment_report(session, experiment_id)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _runs(url: str, revision: int, experiment_id: int) -> Sequence[RunView]:
+    with read_session(_engine(url)) as session:
+        return queries.list_runs(session, experiment_id)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _run_detail(url: str, revision: int, run_id: int) -> RunDetail:
+    with read_session(_engine(url)) as session:
+        return queries.run_detail(session, run_id)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _history(
+    url: str, revision: int, filters: HistoryFilter, limit: int | None
+) -> Sequence[HistoryRow]:
+    with read_session(_engine(url)) as session:
+        return queries.history(session, filters, limit=limit)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _facets(url: str, revision: int) -> dict[str, dict[str, int]]:
+    with read_session(_engine(url)) as session:
+        return queries.history_facets(session)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _models(url: str, revision: int) -> Sequence[ModelView]:
+    with read_session(_engine(url)) as session:
+        return queries.list_models(session)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _workloads(url: str, revision: int, all_versions: bool) -> Sequence[WorkloadView]:
+    with read_session(_engine(url)) as session:
+        return queries.list_workloads(session, all_versions=all_versions)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _workload(url: str, revision: int, workload_id: int) -> Workload:
+    with read_session(_engine(url)) as session:
+        return queries.get_workload(session, workload_id)

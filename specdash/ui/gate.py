@@ -1,0 +1,45 @@
+"""What must hold before any page runs: a schema this code knows, and a worker."""
+
+import threading
+
+import streamlit as st
+from sqlalchemy.exc import OperationalError
+
+from specdash.errors import SchemaError, SpecdashError
+from specdash.settings import Settings
+from specdash.store.schema import UPGRADE_COMMAND, check_schema
+from specdash.store.workloads import sync_shipped
+from specdash.ui import components, data
+from specdash.worker.launch import ensure_worker
+
+_lock = threading.Lock()
+_prepared: set[str] = set()
+
+
+def ready() -> bool:
+    """Whether pages may run; says why not. Never migrates."""
+    try:
+        check_schema(data.engine())
+        _prepare_once(data.settings())
+    except SchemaError as error:
+        st.title("The database needs attention")
+        components.error_box(error)
+        st.code(UPGRADE_COMMAND, language="bash")
+        st.button("Check again", icon=":material/refresh:", type="primary", key="gate_retry")
+        return False
+    except (SpecdashError, OperationalError) as error:
+        st.title("The database cannot be used")
+        components.show_problem(error)
+        return False
+    return True
+
+
+def _prepare_once(settings: Settings) -> None:
+    """Shipped workloads and a worker, once a process and database, whatever reruns there are."""
+    url = settings.resolved_database_url
+    with _lock:
+        if url in _prepared:
+            return
+        sync_shipped(data.engine())
+        ensure_worker(settings)
+        _prepared.add(url)

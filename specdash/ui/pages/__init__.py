@@ -1,0 +1,1 @@
+"""Page files: Streamlit runs them as scripts; nothing imports them."""

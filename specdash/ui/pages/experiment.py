@@ -1,0 +1,203 @@
+"""Experiment: the answer, then the picture, then the table, then the raw runs."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from specdash.domain.summary import ArmSummary
+from specdash.store.comparison import choice_text
+from specdash.store.views import ExperimentReport, RunView
+from specdash.ui import charts, components, data, live, nav, rows, tables, verdicts
+from specdash.ui import format as fmt
+from specdash.ui.palette import arm_styles
+from specdash.ui.repeat import repeat_command
+
+_METHOD = (
+    "Each prompt is one observation: per prompt the mean over rounds of ln(on/off); the ratio is "
+    "the exponential of their mean, with a 95 % t interval over prompts. Faster means the whole "
+    "interval lies above 1.02x, slower below 0.98x."
+)
+
+
+def _live_part(experiment_id: int, job_id: int) -> None:
+    with components.page_guard():
+        job = data.job(job_id)
+        live.worker_line(data.worker(), waiting=job.state == "queued")
+        live.progress(job)
+        # A redraw of the charts only when the work ended or a tenth of it was added.
+        stage = (job.state, job.done * 10 // job.total if job.total else 0)
+        key = f"stage_{experiment_id}"
+        if st.session_state.setdefault(key, stage) != stage:
+            st.session_state[key] = stage
+            st.rerun()
+
+
+def _header(report: ExperimentReport) -> None:
+    experiment = report.experiment
+    st.title(f"Experiment {experiment.experiment_id}")
+    protocol = experiment.protocol
+    facts = (
+        f"{experiment.workload} (version {experiment.workload_version}) · {experiment.target} · "
+        f"{experiment.machine or 'machine not known yet'} · {experiment.engine} · "
+        f"{fmt.plural(_count(protocol.get('n_prompts')), 'prompt')} x "
+        f"{fmt.plural(_count(protocol.get('rounds')), 'round')}, "
+        f"at most {protocol.get('max_tokens')} tokens"
+    )
+    st.caption(fmt.plain(facts))
+    st.caption(f"Queued {fmt.plain(fmt.when(experiment.created_at, components.zone()))}")
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _verdicts(report: ExperimentReport) -> None:
+    if report.is_partial:
+        st.warning(
+            "**Partial.** This experiment has not finished; what is stored is shown and never "
+            "ranked.",
+            icon=":material/hourglass_bottom:",
+        )
+    for arm in report.arms:
+        with st.container(border=not arm.is_baseline, key=f"arm_{arm.arm_id}"):
+            verdicts.verdict_line(arm, report.experiment.workload)
+
+
+def _numbers(report: ExperimentReport) -> None:
+    with st.grid(min(4, 2 * len(report.arms)), min_column_width=170):
+        for arm in report.arms[:4]:
+            st.metric(f"{arm.text}: decode speed", fmt.tok_s(arm.decode_tok_s))
+            st.metric(f"{arm.text}: outputs", verdicts.equality(arm))
+
+
+def _pictures(report: ExperimentReport) -> None:
+    on_arms = [a for a in report.arms if not a.is_baseline]
+    if not any(a.ratio is not None for a in on_arms):
+        return
+    left, right = st.columns(2)
+    with left, st.container(border=True, height="stretch"):
+        components.show_figure(charts.ratio_figure(report.arms), key="fig_ratio")
+        st.caption(_METHOD)
+    with right, st.container(border=True, height="stretch"):
+        components.show_figure(charts.prompt_figure(report.arms), key="fig_prompts")
+    _categories(on_arms)
+    left, right = st.columns(2)
+    with left, st.container(border=True, height="stretch"):
+        components.show_figure(charts.time_figure(report.arms), key="fig_time")
+    if any(a.acceptance and a.acceptance.per_position for a in on_arms):
+        with right, st.container(border=True, height="stretch"):
+            components.show_figure(charts.position_figure(on_arms), key="fig_positions")
+
+
+def _categories(on_arms: Sequence[ArmSummary]) -> None:
+    styles = arm_styles([a.text for a in on_arms])
+    for arm in on_arms:
+        if len(arm.categories) > 1:
+            with st.container(border=True):
+                figure = charts.category_figure(arm, styles[arm.text])
+                st.caption(f"{fmt.code(arm.text)} by category")
+                components.show_figure(figure, key=f"fig_cat_{arm.arm_id}")
+
+
+def _summary_table(report: ExperimentReport) -> None:
+    st.subheader("Arms")
+    shown = rows.arm_rows(report.arms)
+    tables.show_rows(shown, alt="One row an arm with its measured numbers", key="arms_table")
+    name = f"experiment-{report.experiment.experiment_id}"
+    components.export_buttons(shown, f"{name}-arms", document=report)
+    measured = [a for a in report.arms if a.status == "measured"]
+    with st.container(horizontal=True):
+        for one, other in itertools.pairwise(measured):
+            nav.compare_link(
+                _choice(report, one),
+                _choice(report, other),
+                f"Compare {fmt.code(one.text)} with {fmt.code(other.text)}",
+            )
+
+
+def _choice(report: ExperimentReport, arm: ArmSummary) -> str:
+    experiment = report.experiment
+    return choice_text(experiment.experiment_id, experiment.workload, arm.text)
+
+
+def _runs(report: ExperimentReport, runs: Sequence[RunView]) -> None:
+    st.subheader("Raw runs")
+    components.show_figure(charts.runs_figure(runs), key="fig_runs")
+    shown = rows.run_rows(runs)
+    linked = [{"Open": nav.run_url(r.run_id), **row} for r, row in zip(runs, shown, strict=True)]
+    tables.show_rows(
+        linked,
+        alt="Every run in order of execution",
+        key="runs_table",
+        links={"Open": "open"},
+    )
+    components.export_buttons(shown, f"experiment-{report.experiment.experiment_id}-runs")
+    on_runs = [r for r in runs if r.n_drafted and not r.is_warmup]
+    if on_runs:
+        nav.run_link(on_runs[0].run_id, "See the tokens of a drafted run")
+
+
+def _environment(report: ExperimentReport) -> None:
+    experiment = report.experiment
+    st.subheader("Repeat it")
+    st.code(repeat_command(experiment), language="bash", wrap_lines=True)
+    with st.expander("Environment and settings", icon=":material/memory:"):
+        for title, facts in (
+            ("Machine", experiment.machine_facts),
+            ("Protocol", experiment.protocol),
+            ("Generation settings", experiment.generation),
+            ("Comparability key", experiment.base_key_fields),
+            ("Engine, and the machine's state at start and end", experiment.environment),
+        ):
+            if facts:
+                st.markdown(f"**{title}**")
+                st.table(_flat(facts), border="horizontal", width="content")
+        st.caption(fmt.plain(f"Target file: {experiment.target_path}"))
+        st.caption(fmt.plain(f"Target content hash: {experiment.target_hash}"))
+
+
+def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            shown = fmt.DASH if value is None else str(value)
+            flat[fmt.plain(f"{prefix}{key}")] = fmt.plain(shown)
+    return flat
+
+
+def _page() -> None:
+    experiment_id = nav.id_param()
+    if experiment_id is None:
+        st.title("Experiment")
+        components.empty_state(
+            "No experiment is named in the address.", "Open one from the history or the queue."
+        )
+        st.page_link(nav.HISTORY, label="Look in the history", icon=":material/history:")
+        return
+    report = data.report(experiment_id)
+    job = report.experiment.job
+    _header(report)
+    if live.is_active(job):
+        with st.container(border=True):
+            st.fragment(_live_part, key="experiment_live", run_every=live.POLL_EVERY)(
+                experiment_id, job.job_id
+            )
+        st.page_link(nav.QUEUE, label="Queue", icon=":material/list_alt:")
+    live.error_of(job)
+    runs = data.runs(experiment_id)
+    if not runs:
+        _environment(report)
+        return
+    _verdicts(report)
+    _numbers(report)
+    _pictures(report)
+    _summary_table(report)
+    _runs(report, runs)
+    _environment(report)
+
+
+with components.page_guard():
+    _page()

@@ -1,0 +1,106 @@
+"""History: every measured arm, filtered by the address, as a trend and as a table."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time
+
+import streamlit as st
+
+from specdash.store.views import HistoryFilter
+from specdash.ui import components, data, nav, rows, tables
+from specdash.ui import format as fmt
+from specdash.ui.trend import trend_figure
+
+_FILTERS = (
+    ("workloads", "h_workload", "Workload"),
+    ("targets", "h_target", "Target"),
+    ("arms", "h_arm", "Arm"),
+    ("machines", "h_machine", "Machine"),
+    ("states", "h_state", "State"),
+    ("tags", "h_tag", "Tag"),
+)
+_PAGE_SIZE = 50
+_COUNTS_SHOWN = 3
+
+
+def _reset() -> None:
+    for _name, key, _label in _FILTERS:
+        st.session_state[key] = []
+    st.session_state["h_since"] = None
+    st.session_state["h_until"] = None
+    st.session_state["h_page"] = 1
+
+
+def _filters(facets: Mapping[str, Mapping[str, int]]) -> HistoryFilter:
+    chosen: dict[str, tuple[str, ...]] = {}
+    with st.expander("Filters", icon=":material/filter_alt:", expanded=True):
+        with st.grid(3, min_column_width=220):
+            for name, key, title in _FILTERS:
+                counts = facets.get(name, {})
+                if not counts and name == "tags":
+                    continue
+                with st.container(gap="small"):
+                    # The address holds the option's text, so counts stand below and not in it.
+                    chosen[name] = tuple(
+                        st.multiselect(
+                            title, list(counts), key=key, placeholder="Any", bind="query-params"
+                        )
+                    )
+                    st.caption(_counts(counts))
+            since = st.date_input("From", value=None, key="h_since", bind="query-params")
+            until = st.date_input("To", value=None, key="h_until", bind="query-params")
+        st.button("Reset filters", icon=":material/filter_alt_off:", on_click=_reset, key="h_reset")
+    return HistoryFilter(since=_moment(since, time.min), until=_moment(until, time.max), **chosen)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    shown = [f"{fmt.plain(value)} {n}" for value, n in list(counts.items())[:_COUNTS_SHOWN]]
+    more = len(counts) - len(shown)
+    return " · ".join(shown) + (f" · {more} more" if more > 0 else "")
+
+
+def _moment(day: object, clock: time) -> datetime | None:
+    """The day's start or end in the browser's time zone, in UTC."""
+    if not isinstance(day, date):
+        return None
+    return datetime.combine(day, clock, components.zone()).astimezone(UTC)
+
+
+def _page() -> None:
+    st.title("History")
+    everything = data.history(HistoryFilter())
+    if not everything:
+        components.empty_state(
+            "Nothing has been measured yet.",
+            "Every experiment appears here with its verdict, newest first.",
+            ":material/history:",
+        )
+        st.page_link(nav.HOME, label="Run the demo", icon=":material/rocket_launch:")
+        return
+    found = data.history(_filters(data.facets()))
+    st.markdown(f"**{fmt.count(len(found))} of {fmt.count(len(everything))}** results shown.")
+    if not found:
+        components.empty_state("No result matches these filters.", "Remove one, or reset them all.")
+        return
+    if any(r.summary.ratio is not None and not r.is_partial for r in found):
+        with st.container(border=True):
+            components.show_figure(trend_figure(found), key="fig_trend")
+    pages = -(-len(found) // _PAGE_SIZE)
+    page = 1
+    if pages > 1:
+        page = st.pagination(pages, key="h_page", bind="query-params")
+    start = (min(page, pages) - 1) * _PAGE_SIZE
+    part = found[start : start + _PAGE_SIZE]
+    shown = rows.history_rows(part)
+    linked = [
+        {"Open": nav.experiment_url(r.experiment_id), **row}
+        for r, row in zip(part, shown, strict=True)
+    ]
+    st.caption(f"Rows {start + 1} to {start + len(part)} of {fmt.count(len(found))}.")
+    tables.show_rows(
+        linked, alt="Measured arms, newest first", key="history_table", links={"Open": "open"}
+    )
+    components.export_buttons(shown, "history")
+
+
+with components.page_guard():
+    _page()

@@ -1,0 +1,139 @@
+"""Models and pairs: what is registered, which draft fits which target, smaller quantisations."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from specdash.engines.probe_client import check_pair_files
+from specdash.store.models import ScanResult, requantise, scan, scan_places
+from specdash.store.views import ModelView
+from specdash.ui import components, data, rows, tables
+from specdash.ui import format as fmt
+from specdash.ui.drafts import targets
+
+_QUANTISATIONS = ("Q8_0", "Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_0", "Q3_K_M", "Q2_K")
+
+
+def _scan_form() -> None:
+    places = [p for p in scan_places(data.settings()) if p.is_dir()]
+    with st.container(border=True):
+        st.subheader("Find models")
+        known = fmt.listing([fmt.code(str(p)) for p in places]) or "none of them exists here"
+        st.caption(f"The usual folders: {known}.")
+        with st.form("scan", border=False):
+            folder = st.text_input(
+                "Folder",
+                key="m_folder",
+                placeholder="/path/to/models",
+                help="Scanned with its subfolders. Empty: the usual folders.",
+            )
+            clicked = st.form_submit_button("Scan", icon=":material/folder_open:")
+        if clicked:
+            chosen = [Path(folder).expanduser()] if folder.strip() else places
+            with st.spinner("Reading headers and hashing new files"):
+                _scan_result(scan(data.engine(), chosen))
+
+
+def _scan_result(result: ScanResult) -> None:
+    st.success(
+        f"{fmt.plural(len(result.registered), 'model')} registered, "
+        f"{fmt.count(result.unchanged)} unchanged, {fmt.count(result.gone)} gone.",
+        icon=":material/check_circle:",
+    )
+    if result.problems:
+        with st.expander(f"Not usable ({len(result.problems)})", expanded=True):
+            for problem in result.problems:
+                st.caption(f"{fmt.code(str(problem.path))}: {fmt.plain(problem.reason)}")
+
+
+def _table(models: Sequence[ModelView]) -> None:
+    st.subheader("Registered")
+    if not models:
+        components.empty_state(
+            "No model is registered yet.",
+            "Scan a folder with GGUF files; nothing is copied or changed.",
+            ":material/deployed_code:",
+        )
+        return
+    shown = rows.model_rows(models)
+    tables.show_rows(shown, alt="Registered models", key="models_table")
+    components.export_buttons(shown, "models", document=models)
+
+
+def _pair_form(models: Sequence[ModelView]) -> None:
+    usable = {m.name: m for m in targets(models)}
+    with st.container(border=True, height="stretch"):
+        st.subheader("Does a draft fit?")
+        st.caption("Asks llama.cpp's vocabulary rule of both files; no model is loaded for it.")
+        if len(usable) < 2:
+            st.caption("Two registered models are needed.")
+            return
+        with st.form("pair", border=False):
+            target = st.selectbox("Target", list(usable), key="m_target")
+            draft = st.selectbox("Draft", list(usable), index=1, key="m_draft")
+            clicked = st.form_submit_button("Check the pair", icon=":material/join:")
+        if clicked:
+            _check(usable[target], usable[draft])
+
+
+def _check(target: ModelView, draft: ModelView) -> None:
+    if target.path is None or draft.path is None:
+        components.empty_state("A file of this pair is gone.", "Scan its folder again.")
+        return
+    with st.spinner("Reading both vocabularies"):
+        verdict = check_pair_files(Path(target.path), Path(draft.path))
+    if verdict.compatible:
+        st.success(f"They fit: {fmt.plain(verdict.reason)}.", icon=":material/check_circle:")
+    else:
+        st.error(
+            f"**They do not fit**, by the rule {fmt.code(verdict.failed_rule or 'unknown')}: "
+            f"{fmt.plain(verdict.reason)}.",
+            icon=":material/block:",
+        )
+    for warning in verdict.warnings:
+        st.caption(f":material/warning: {fmt.plain(warning)}")
+
+
+def _requantise_form(models: Sequence[ModelView]) -> None:
+    usable = {m.name: m for m in targets(models)}
+    with st.container(border=True, height="stretch"):
+        st.subheader("Make a smaller quantisation")
+        st.caption(
+            "A draft made from the target itself agrees with it often and saves little; it is "
+            "labelled as what it is."
+        )
+        if not usable:
+            st.caption("A registered model is needed.")
+            return
+        with st.form("requantise", border=False):
+            source = st.selectbox("Model", list(usable), key="m_source")
+            kind = st.selectbox("Quantisation", _QUANTISATIONS, index=5, key="m_kind")
+            clicked = st.form_submit_button("Make it", icon=":material/compress:")
+        if clicked:
+            bar = st.progress(0.0, text="Quantising")
+            made = requantise(data.engine(), data.settings(), source, kind, progress=bar.progress)
+            bar.empty()
+            st.success(
+                f"{fmt.code(made.name)} registered, {fmt.size(made.size_bytes)}.",
+                icon=":material/check_circle:",
+            )
+
+
+def _page() -> None:
+    st.title("Models and pairs")
+    # The forms run first, so that the table below shows what they registered.
+    slot = st.container()
+    _scan_form()
+    models = data.models()
+    left, right = st.columns(2)
+    with left:
+        _pair_form(models)
+    with right:
+        _requantise_form(models)
+    with slot:
+        _table(data.models())
+
+
+with components.page_guard():
+    _page()

@@ -1,0 +1,225 @@
+"""New benchmark: what to measure, with the checks beside the fields."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+import streamlit as st
+
+from specdash.engines.base import GenerationSettings
+from specdash.store.enqueue import DuplicateError, ExperimentRequest, queue_experiment
+from specdash.store.views import ModelView, WorkloadView
+from specdash.ui import arms_form, checks, components, data, nav
+from specdash.ui import format as fmt
+from specdash.ui.drafts import targets
+from specdash.worker.machine import allowed_cpus
+
+_KV_TYPES = ("f16", "q8_0", "q4_0")
+_FLASH = ("auto", "on", "off")
+
+
+def _target(models: Sequence[ModelView]) -> ModelView | None:
+    usable = {m.name: m for m in targets(models)}
+    if not usable:
+        components.empty_state(
+            "No model is registered yet.",
+            "Any GGUF file works. Scan the folder where yours lie, or install the demo model.",
+            ":material/deployed_code:",
+        )
+        st.page_link(nav.MODELS, label="Models and pairs", icon=":material/deployed_code:")
+        return None
+    name = st.selectbox("Target model", list(usable), key="new_target", persist_state="session")
+    model = usable[name]
+    facts = [fmt.size(model.size_bytes), model.quantisation, fmt.parameters(model.n_params)]
+    st.caption(fmt.plain(" · ".join(f for f in facts if f and f != fmt.DASH)))
+    return model
+
+
+def _workload() -> WorkloadView | None:
+    found = {w.name: w for w in data.workloads()}
+    if not found:
+        components.empty_state("There is no workload.", "Write or import prompts first.")
+        st.page_link(nav.WORKLOADS, label="Workloads", icon=":material/library_books:")
+        return None
+    name = st.selectbox("Workload", list(found), key="new_workload", persist_state="session")
+    workload = found[name]
+    st.caption(
+        f"{fmt.plain(workload.title)} · {fmt.plural(workload.n_prompts, 'prompt')} in "
+        f"{fmt.plain(fmt.listing(workload.categories))}"
+    )
+    return workload
+
+
+def _protocol(workload: WorkloadView) -> tuple[int, int, int]:
+    """Prompts, rounds, token cap."""
+    prompts, rounds, cap = st.columns(3)
+    with prompts:
+        n_prompts = st.number_input(
+            "Prompts",
+            min_value=1,
+            max_value=workload.n_prompts,
+            value=workload.n_prompts,
+            key=f"new_prompts_{workload.workload_id}",
+            help="The first so many of the workload. Each prompt is one observation: 3 at least "
+            "for an interval, 10 for a useful one.",
+        )
+    with rounds:
+        n_rounds = st.number_input(
+            "Rounds",
+            min_value=1,
+            max_value=50,
+            value=3,
+            key="new_rounds",
+            help="How often each prompt is run in every arm, in alternating order.",
+        )
+    with cap:
+        max_tokens = st.number_input(
+            "Most tokens per answer",
+            min_value=1,
+            max_value=32_768,
+            value=256,
+            key="new_max_tokens",
+            help="Answers may end earlier by themselves. Under 64 tokens a speed is uncertain.",
+        )
+    return n_prompts, n_rounds, max_tokens
+
+
+def _generation() -> GenerationSettings:
+    cpus = data.settings().threads or allowed_cpus()
+    with st.expander("Settings of the target, equal in every arm", icon=":material/tune:"):
+        left, right = st.columns(2)
+        with left:
+            n_ctx = st.number_input(
+                "Context (tokens)", min_value=64, max_value=1_048_576, value=4096, key="new_ctx"
+            )
+            threads = st.number_input(
+                "Threads",
+                min_value=1,
+                max_value=1024,
+                value=cpus,
+                key="new_threads",
+                help=f"This process may use {fmt.plural(cpus, 'CPU')}. Batch threads are the same.",
+            )
+            kv_type = st.selectbox("KV cache type", _KV_TYPES, key="new_kv")
+        with right:
+            gpu_layers = st.number_input(
+                "GPU layers, target",
+                min_value=-1,
+                max_value=10_000,
+                value=0,
+                key="new_ngl",
+                help="-1: all. 0: the CPU alone.",
+            )
+            draft_gpu_layers = st.number_input(
+                "GPU layers, draft", min_value=-1, max_value=10_000, value=0, key="new_ngld"
+            )
+            flash = st.selectbox("Flash attention", _FLASH, key="new_flash")
+        ignore_eos = st.toggle(
+            "Fixed length (ignore the end token)",
+            key="new_ignore_eos",
+            help="Every answer runs to the token cap. Never compared with natural stops.",
+        )
+    return GenerationSettings(
+        n_ctx=n_ctx,
+        n_threads=threads,
+        gpu_layers=gpu_layers,
+        draft_gpu_layers=draft_gpu_layers,
+        kv_type=kv_type,
+        flash_attn=flash,
+        ignore_eos=ignore_eos,
+    )
+
+
+def _requester() -> str:
+    """One token a browser session, so that two clicks are one job."""
+    token: str = st.session_state.setdefault("requester", uuid.uuid4().hex)
+    return token
+
+
+def _queue(request: ExperimentRequest) -> None:
+    try:
+        queued = queue_experiment(data.engine(), request)
+    except DuplicateError as error:
+        st.session_state["new_duplicate"] = error.experiment_id
+        return
+    st.session_state["new_queued"] = queued.experiment_id
+
+
+def _duplicate(experiment_id: int, request: ExperimentRequest) -> None:
+    with st.container(border=True):
+        st.markdown(
+            f":material/content_copy: **Measure it again?** Experiment {experiment_id} asks for "
+            "exactly the same."
+        )
+        with st.container(horizontal=True):
+            nav.experiment_link(experiment_id, "Open that one")
+            st.button(
+                "Measure again",
+                key="new_again",
+                on_click=components.act,
+                args=(_queue, replace(request, allow_duplicate=True)),
+            )
+
+
+def _note() -> tuple[str | None, tuple[str, ...]]:
+    with st.expander("Note and tags", icon=":material/label:"):
+        note = st.text_area("Note", key="new_note", max_chars=2000)
+        tags = st.text_input("Tags, separated by commas", key="new_tags", max_chars=200)
+    return note.strip() or None, tuple(t.strip() for t in tags.split(",") if t.strip())
+
+
+def _page() -> None:
+    queued = st.session_state.pop("new_queued", None)
+    if queued is not None:
+        st.session_state.pop("new_duplicate", None)
+        st.switch_page(nav.EXPERIMENT, query_params={"id": str(queued)})
+    st.title("New benchmark")
+    models = data.models()
+    fields, beside = st.columns([3, 2], gap="large")
+    with fields:
+        target = _target(models)
+        if target is None:
+            return
+        workload = _workload()
+        if workload is None:
+            return
+        st.subheader("Arms")
+        arms_form.show_arms(target, models)
+        st.subheader("Protocol")
+        n_prompts, n_rounds, max_tokens = _protocol(workload)
+        generation = _generation()
+        note, tags = _note()
+    request = ExperimentRequest(
+        workload_id=workload.workload_id,
+        target_model_id=target.model_id,
+        arms=tuple(arms_form.arms()),
+        rounds=n_rounds,
+        n_prompts=n_prompts,
+        max_tokens=max_tokens,
+        generation=generation,
+        note=note,
+        tags=tags,
+        requester=_requester(),
+    )
+    with beside, st.container(border=True):
+        st.subheader("Checks")
+        blocked = checks.show(request)
+        st.button(
+            "Queue it",
+            icon=":material/play_arrow:",
+            type="primary",
+            key="new_queue",
+            width="stretch",
+            disabled=blocked or not request.arms,
+            on_click=components.act,
+            args=(_queue, request),
+        )
+        if not request.arms:
+            st.caption("Add at least one arm beside off.")
+        duplicate = st.session_state.get("new_duplicate")
+        if duplicate is not None:
+            _duplicate(duplicate, request)
+
+
+with components.page_guard():
+    _page()

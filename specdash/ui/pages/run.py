@@ -1,0 +1,151 @@
+"""Run: the text of one generation, every token coloured by how it came to be."""
+
+import streamlit as st
+
+from specdash.store.views import RunDetail
+from specdash.ui import charts, components, data, nav, tokens, words
+from specdash.ui import format as fmt
+
+_STEPS_SHOWN = 400
+
+
+def _headline(detail: RunDetail) -> str:
+    run = detail.run
+    text = (
+        f"{fmt.code(run.arm)} wrote {fmt.plural(run.n_generated, 'token')} at "
+        f"**{fmt.tok_s(run.decode_tok_s)}**"
+    )
+    if run.n_drafted:
+        text += (
+            f"; {fmt.out_of(run.n_accepted or 0, run.n_drafted)} drafted tokens were accepted "
+            f"(acceptance rate {fmt.percent(run.acceptance_rate)})"
+        )
+    return f"{text}."
+
+
+def _same(detail: RunDetail) -> str | None:
+    run = detail.run
+    if run.equal_off is None:
+        return None
+    if run.equal_off:
+        return "The text is the same as without drafting, token for token."
+    if run.first_difference is None:
+        return "The text differs from the one without drafting."
+    return (
+        f"The text parts from the one without drafting at token {run.first_difference + 1}; "
+        f"{fmt.percent(run.agreement)} of the positions agree."
+    )
+
+
+def _facts(detail: RunDetail) -> None:
+    run = detail.run
+    with st.container(horizontal=True):
+        st.metric("Decode speed", fmt.tok_s(run.decode_tok_s))
+        st.metric("Time to first token", fmt.seconds(run.prefill_s))
+        st.metric("Tokens per target pass", fmt.number(run.tokens_per_target_pass, 2))
+        st.metric("Prompt", fmt.plural(run.n_prompt, "token") if run.n_prompt else fmt.DASH)
+        st.metric("Peak memory", fmt.size(run.peak_rss_bytes))
+    for flag in run.flags:
+        st.caption(f":material/flag: {words.flag(flag)}")
+
+
+def _text(detail: RunDetail) -> None:
+    marked = tokens.trace_tokens(detail.token_texts, detail.steps)
+    names = tokens.known_texts(
+        (detail.token_ids, detail.token_texts),
+        (detail.off_token_ids or (), detail.off_token_texts or ()),
+    )
+    st.subheader("How the text came to be")
+    if detail.steps is None:
+        st.caption("The engine gives no step trace, so nothing is known about single tokens.")
+    else:
+        st.html(tokens.legend_html(marked))
+        st.caption("Point at a coloured token to see what was proposed.")
+    with st.container(border=True):
+        st.html(tokens.tokens_html(marked, names))
+    if detail.steps:
+        steps = detail.steps[:_STEPS_SHOWN]
+        components.show_figure(charts.steps_figure(steps), key="run_steps")
+        if len(steps) < len(detail.steps):
+            st.caption(f"The first {_STEPS_SHOWN} of {len(detail.steps)} passes are drawn.")
+    replaced = [t for t in marked if t.origin is tokens.Origin.REPLACED]
+    if replaced:
+        with st.expander(f"Refused drafts as a list ({len(replaced)})"):
+            st.dataframe(
+                [
+                    {
+                        "Token": t.index + 1,
+                        "Pass": t.step,
+                        "Proposed": tokens.proposed_name(t.proposed, names),
+                        "Written instead": tokens.visible(t.text),
+                    }
+                    for t in replaced
+                ],
+                hide_index=True,
+                alt="Refused draft tokens and what was written instead",
+            )
+
+
+def _side_by_side(detail: RunDetail) -> None:
+    split = detail.run.first_difference
+    if detail.run.equal_off is not False or split is None or detail.off_token_texts is None:
+        return
+    st.subheader("Where the texts part")
+    st.caption(
+        "A pass over several tokens computes with other rounding than one over a single token; "
+        "where the two best tokens are almost tied the choice can flip, and the texts part."
+    )
+    left, right = st.columns(2)
+    with left:
+        st.markdown("**Without drafting**")
+        st.html(tokens.difference_html(detail.off_token_texts, split))
+    with right:
+        st.markdown(f"**With** {fmt.code(detail.run.arm)}")
+        st.html(tokens.difference_html(detail.token_texts, split))
+
+
+def _prompt(detail: RunDetail) -> None:
+    with st.expander("The prompt", icon=":material/chat:"):
+        for message in detail.messages:
+            st.caption(fmt.plain(message.get("role", "")))
+            st.code(message.get("content", ""), language=None, wrap_lines=True)
+        if detail.prompt_text:
+            st.code(detail.prompt_text, language=None, wrap_lines=True)
+
+
+def _page() -> None:
+    run_id = nav.id_param()
+    if run_id is None:
+        st.title("Run")
+        components.empty_state(
+            "No run is named in the address.", "Open one from the table of an experiment."
+        )
+        st.page_link(nav.HISTORY, label="Look in the history", icon=":material/history:")
+        return
+    detail = data.run_detail(run_id)
+    run = detail.run
+    st.title(f"Run {run.run_id}")
+    st.markdown(_headline(detail))
+    same = _same(detail)
+    if same:
+        st.markdown(same)
+    warmup = ", warm-up (in no statistic)" if run.is_warmup else ""
+    st.caption(
+        fmt.plain(
+            f"{detail.workload} · prompt {run.prompt_key} ({run.category}) · round {run.round + 1}"
+            f"{warmup} · {detail.target} · {words.stop_reason(run.stop_reason)} · "
+        )
+        + fmt.plain(fmt.when(run.started_at, components.zone()))
+    )
+    with st.container(horizontal=True):
+        nav.experiment_link(run.experiment_id)
+        if detail.off_run_id is not None and detail.off_run_id != run.run_id:
+            nav.run_link(detail.off_run_id, "The same prompt without drafting")
+    _facts(detail)
+    _text(detail)
+    _side_by_side(detail)
+    _prompt(detail)
+
+
+with components.page_guard():
+    _page()

@@ -1,0 +1,55 @@
+"""Colours, symbols and labels of charts: one meaning each, readable on light and dark.
+
+Every colour keeps a contrast of at least 3:1 on both backgrounds, and every arm differs by symbol
+too. Green and red stay free for faster and slower.
+"""
+
+import html
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+OFF_COLOR = "#7f8896"
+ACCEPTED_COLOR = "#17907a"
+REPLACED_COLOR = "#cf6a2a"
+TEMPLATE = "plotly_white"
+
+_ARM_COLORS = ("#3b7fc0", "#8a68c6", "#a97f1e", "#bd5590", "#2f8f9d", "#97694d")
+_ARM_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
+_ARM_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How one arm looks everywhere on a page."""
+
+    color: str
+    symbol: str
+    dash: str
+
+
+OFF_STYLE = Style(OFF_COLOR, "circle-open", "dot")
+
+
+def arm_styles(texts: Sequence[str]) -> dict[str, Style]:
+    """One style an arm, in order; ``off`` and its replicas are grey and hollow."""
+    styles: dict[str, Style] = {}
+    n_on = 0
+    for text in dict.fromkeys(texts):
+        if text == "off" or text.startswith("off#"):
+            symbol = "circle-open" if text == "off" else "square-open"
+            styles[text] = Style(OFF_COLOR, symbol, "dot")
+            continue
+        styles[text] = Style(
+            _ARM_COLORS[n_on % len(_ARM_COLORS)],
+            _ARM_SYMBOLS[n_on % len(_ARM_SYMBOLS)],
+            _ARM_DASHES[n_on % len(_ARM_DASHES)],
+        )
+        n_on += 1
+    return styles
+
+
+def label(text: str, width: int = 26) -> str:
+    """Plotly reads a little HTML: escape it, and break long arm texts at commas and spaces."""
+    lines = textwrap.wrap(text.replace(",", ", "), width, break_long_words=True) or [""]
+    return "<br>".join(html.escape(line.replace(", ", ",")) for line in lines)

@@ -1,0 +1,181 @@
+"""Records as table rows: header with its unit -> value. Tables and exports show the same rows."""
+
+from collections.abc import Sequence
+
+from specdash.domain.summary import ArmSummary
+from specdash.store.views import HistoryRow, JobView, ModelView, RunView, WorkloadView
+from specdash.ui import format as fmt
+from specdash.ui import words
+
+Row = dict[str, object]
+
+
+def arm_rows(arms: Sequence[ArmSummary]) -> list[Row]:
+    """One row an arm, with what its verdict rests on."""
+    return [_arm_row(a) for a in arms]
+
+
+def _arm_row(arm: ArmSummary) -> Row:
+    acceptance = arm.acceptance
+    badge = words.arm_badge(arm.status, arm.verdict, is_baseline=arm.is_baseline)
+    return {
+        "Arm": arm.text,
+        "Verdict": badge.word,
+        "Ratio": arm.ratio,
+        "Low": arm.ratio_low,
+        "High": arm.ratio_high,
+        "Total-time ratio": arm.total_time_ratio,
+        "Decode (tokens/s)": arm.decode_tok_s,
+        "End to end (tokens/s)": arm.end_to_end_tok_s,
+        "First token (s)": arm.prefill_s,
+        "Acceptance (%)": _share(acceptance.acceptance_rate if acceptance else None),
+        "Drafted": acceptance.n_drafted if acceptance else None,
+        "Accepted": acceptance.n_accepted if acceptance else None,
+        "Tokens per target pass": acceptance.tokens_per_target_pass if acceptance else None,
+        "Acceptance length": acceptance.acceptance_length if acceptance else None,
+        "Draft coverage (%)": _share(acceptance.draft_coverage if acceptance else None),
+        "Equal outputs": None
+        if arm.is_baseline
+        else fmt.out_of(arm.n_equal, arm.n_compared)
+        if arm.n_compared
+        else None,
+        "Prompts": arm.n_prompts,
+        "Runs": arm.n_runs,
+        "Status": arm.status,
+        "Flags": list(arm.flags),
+    }
+
+
+def prompt_rows(arm: ArmSummary) -> list[Row]:
+    return [
+        {
+            "Prompt": p.prompt_key,
+            "Category": p.category,
+            "Ratio": p.ratio,
+            "Low": p.ratio_low,
+            "High": p.ratio_high,
+            "off (tokens/s)": p.off_tok_s,
+            "on (tokens/s)": p.on_tok_s,
+            "Acceptance (%)": _share(p.acceptance_rate),
+            "Rounds": p.n_rounds,
+            "Repeats itself": p.is_degenerate,
+        }
+        for p in arm.prompts
+    ]
+
+
+def run_rows(runs: Sequence[RunView]) -> list[Row]:
+    """Every raw run, warm-up included and marked."""
+    return [
+        {
+            "Run": r.run_id,
+            "Order": r.order_index + 1,
+            "Arm": r.arm,
+            "Prompt": r.prompt_key,
+            "Round": r.round + 1,
+            "Warm-up": r.is_warmup,
+            "Decode (tokens/s)": r.decode_tok_s,
+            "Tokens": r.n_generated,
+            "Decode (s)": r.decode_s,
+            "Prefill (s)": r.prefill_s,
+            "Acceptance (%)": _share(r.acceptance_rate),
+            "Drafted": r.n_drafted,
+            "Accepted": r.n_accepted,
+            "Verify passes": r.n_verify_steps,
+            "Plain passes": r.n_plain_steps,
+            "Same text as off": r.equal_off,
+            "First difference (token)": None
+            if r.first_difference is None
+            else r.first_difference + 1,
+            "Agreement (%)": _share(r.agreement),
+            "Ended by": words.stop_reason(r.stop_reason),
+            "Flags": list(r.flags),
+            "Peak memory (MiB)": None if r.peak_rss_bytes is None else r.peak_rss_bytes / 2**20,
+        }
+        for r in runs
+    ]
+
+
+def history_rows(rows: Sequence[HistoryRow]) -> list[Row]:
+    return [
+        {
+            "Experiment": r.experiment_id,
+            "Measured": r.created_at,
+            "Workload": r.workload,
+            "Version": r.workload_version,
+            "Target": r.target,
+            "Arm": r.arm,
+            "Verdict": words.arm_badge(r.summary.status, r.summary.verdict).word,
+            "Ratio": r.summary.ratio,
+            "Low": r.summary.ratio_low,
+            "High": r.summary.ratio_high,
+            "off (tokens/s)": r.off_tok_s,
+            "on (tokens/s)": r.summary.decode_tok_s,
+            "Acceptance (%)": _share(
+                r.summary.acceptance.acceptance_rate if r.summary.acceptance else None
+            ),
+            "Prompts": r.summary.n_prompts,
+            "Runs": r.summary.n_runs,
+            "Machine": r.machine,
+            "Engine": r.engine,
+            "Build": r.engine_build,
+            "State": words.JOB_STATES[r.state].word if r.state in words.JOB_STATES else r.state,
+            "Flags": list(r.summary.flags),
+        }
+        for r in rows
+    ]
+
+
+def job_rows(jobs: Sequence[JobView]) -> list[Row]:
+    return [
+        {
+            "Experiment": j.experiment_id,
+            "State": words.JOB_STATES[j.state].word,
+            "Workload": j.workload,
+            "Target": j.target,
+            "Arms": ", ".join(a for a in j.arms if a != "off"),
+            "Queued": j.queued_at,
+            "Finished": j.finished_at,
+            "Attempt": j.attempt,
+            "What happened": j.error_text,
+        }
+        for j in jobs
+    ]
+
+
+def model_rows(models: Sequence[ModelView]) -> list[Row]:
+    return [
+        {
+            "Name": m.name,
+            "Kind": m.kind,
+            "Architecture": m.architecture,
+            "Quantisation": m.quantisation,
+            "Parameters": fmt.parameters(m.n_params) if m.n_params is not None else None,
+            "Size (MiB)": m.size_bytes / 2**20,
+            "Trained context": m.n_ctx_train,
+            "Note": m.problem or m.note,
+            "Path": m.path,
+        }
+        for m in models
+    ]
+
+
+def workload_rows(workloads: Sequence[WorkloadView]) -> list[Row]:
+    return [
+        {
+            "Name": w.name,
+            "Title": w.title,
+            "Prompts": w.n_prompts,
+            "Categories": list(w.categories),
+            "Version": w.version,
+            "Current": w.is_current,
+            "Source": w.source,
+            "Experiments": w.n_experiments,
+            "Created": w.created_at,
+        }
+        for w in workloads
+    ]
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else value * 100

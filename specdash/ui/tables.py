@@ -1,0 +1,61 @@
+"""Tables of :mod:`specdash.ui.rows`: numbers right-aligned with fitting digits, links, times."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from specdash.ui.components import zone
+from specdash.ui.export import Row
+
+_DIGITS = {
+    "Ratio": "%.2fx",
+    "Low": "%.2fx",
+    "High": "%.2fx",
+    "Total-time ratio": "%.2fx",
+    "Tokens per target pass": "%.2f",
+    "Acceptance length": "%.2f",
+    "First token (s)": "%.2f",
+    "Decode (s)": "%.2f",
+    "Prefill (s)": "%.2f",
+    "Size (MiB)": "%.1f",
+    "Peak memory (MiB)": "%.0f",
+}
+
+
+def show_rows(
+    rows: Sequence[Row],
+    *,
+    alt: str,
+    key: str,
+    links: Mapping[str, str] | None = None,
+    hidden: Sequence[str] = (),
+    height: int | None = None,
+) -> None:
+    """A table of the rows; ``links`` maps a column of addresses to the text that is shown.
+
+    ``None`` stays an empty cell, so that unknown is never sorted as zero.
+    """
+    frame = pd.DataFrame(list(rows)).convert_dtypes()
+    config: dict[str, Any] = dict.fromkeys(hidden)
+    for column in frame.columns:
+        if column in hidden:
+            continue
+        if links and column in links:
+            config[column] = st.column_config.LinkColumn(display_text=links[column])
+        elif pd.api.types.is_datetime64_any_dtype(frame[column]):
+            frame[column] = frame[column].dt.tz_convert(zone())
+            config[column] = st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm z")
+        elif column in _DIGITS:
+            config[column] = st.column_config.NumberColumn(format=_DIGITS[column])
+        elif column.endswith(("(tokens/s)", "(%)")):
+            config[column] = st.column_config.NumberColumn(format="%.1f")
+    st.dataframe(
+        frame,
+        hide_index=True,
+        column_config=config,
+        key=key,
+        alt=alt,
+        height="auto" if height is None else height,
+    )

@@ -1,0 +1,88 @@
+"""One vocabulary: what states, verdicts, statuses and flags are called, with icon and colour.
+
+A colour never stands alone: every badge has a word and an icon of its own.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specdash.domain.verdict import Verdict
+
+Color = Literal["red", "orange", "green", "blue", "gray", "violet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A word with its Material icon and theme colour."""
+
+    word: str
+    icon: str
+    color: Color
+
+    def markdown(self) -> str:
+        return f":{self.color}-badge[{self.icon} {self.word}]"
+
+
+VERDICTS: dict[Verdict, Badge] = {
+    Verdict.FASTER: Badge("faster", ":material/arrow_upward:", "green"),
+    Verdict.SLOWER: Badge("slower", ":material/arrow_downward:", "red"),
+    Verdict.NO_DIFFERENCE: Badge("no practical difference", ":material/equal:", "gray"),
+    Verdict.NOT_RESOLVED: Badge("not resolved", ":material/help:", "orange"),
+}
+
+JOB_STATES: dict[str, Badge] = {
+    "queued": Badge("queued", ":material/schedule:", "gray"),
+    "running": Badge("running", ":material/play_arrow:", "blue"),
+    "succeeded": Badge("done", ":material/check_circle:", "green"),
+    "failed": Badge("failed", ":material/error:", "red"),
+    "cancelled": Badge("cancelled", ":material/block:", "gray"),
+    "interrupted": Badge("interrupted", ":material/power_off:", "orange"),
+}
+
+ARM_STATUSES: dict[str, Badge] = {
+    "pending": Badge("not run yet", ":material/schedule:", "gray"),
+    "measured": Badge("measured", ":material/check_circle:", "green"),
+    "inactive": Badge("speculation did not run", ":material/radio_button_unchecked:", "gray"),
+    "unsupported": Badge("not supported here", ":material/block:", "gray"),
+    "partial": Badge("partly measured", ":material/radio_button_unchecked:", "orange"),
+    "failed": Badge("failed", ":material/error:", "red"),
+}
+
+_FLAGS: dict[str, str] = {
+    "short": "The text ended before 64 tokens: the speed of so short a run is uncertain.",
+    "few_prompts": "Fewer than 3 prompts: no interval, and these prompts only.",
+    "diverged": "The text parted from the plain one; the speed still counts.",
+    "degenerate": "The text repeats itself, which lifts acceptance: such a run cannot win.",
+    "drift": "The machine became faster or slower during the experiment by more than 2 %.",
+    "no_drafts": "The method never found anything to propose.",
+    "partial": "The experiment did not finish: shown, never ranked.",
+    "warmup_excluded": "A first block looked like warming up and is left out of the statistics.",
+    "no_speed": "No speed can be computed: fewer than 2 tokens or no clock.",
+    "suspect": "The text differs by more than rounding explains: not recommended.",
+    "outlier": "An unusually fast or slow run; it is kept in the statistics.",
+}
+
+
+def flag(name: str) -> str:
+    """A flag in one sentence; ``invalid:RULE`` names the broken rule."""
+    head, _, rest = name.partition(":")
+    if head == "invalid":
+        return f"The counters break a rule ({rest}); the metric is shown as invalid."
+    return _FLAGS.get(head, name.replace("_", " "))
+
+
+def arm_badge(status: str, verdict: Verdict | None, *, is_baseline: bool = False) -> Badge:
+    """The verdict where there is one, else why there is none."""
+    if is_baseline:
+        return Badge("baseline", ":material/flag:", "gray")
+    if verdict is not None:
+        return VERDICTS[verdict]
+    return ARM_STATUSES.get(status, Badge(status, ":material/help:", "gray"))
+
+
+def stop_reason(reason: str) -> str:
+    return {
+        "eos": "ended by itself",
+        "limit": "token limit",
+        "context": "context full",
+    }.get(reason, reason)

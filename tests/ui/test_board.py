@@ -1,0 +1,70 @@
+from datetime import timedelta
+
+from fakes import NOON, history_row, on_summary
+
+from specdash.domain.verdict import Verdict
+from specdash.ui.board import verdict_board
+
+
+def test_the_fastest_arm_stands_on_the_board() -> None:
+    slow = history_row(experiment_arm_id=1)
+    fast = history_row(
+        experiment_arm_id=2,
+        arm="prompt-lookup",
+        arm_identity="id-2",
+        summary=on_summary(ratio=1.5, ratio_low=1.4, ratio_high=1.6),
+    )
+    (row,) = verdict_board([slow, fast])
+    assert row.best is fast
+    assert row.pays
+    assert row.tied == ()
+    assert row.n_arms == 2
+
+
+def test_overlapping_winners_are_a_tie() -> None:
+    one = history_row(experiment_arm_id=1)
+    two = history_row(
+        experiment_arm_id=2,
+        arm="prompt-lookup",
+        arm_identity="id-2",
+        summary=on_summary(ratio=1.28, ratio_low=1.2, ratio_high=1.36),
+    )
+    (row,) = verdict_board([one, two])
+    assert row.best is two
+    assert row.tied == (one.arm,)
+
+
+def test_the_newest_result_of_an_arm_counts() -> None:
+    old = history_row(created_at=NOON, summary=on_summary(ratio=2.0))
+    new = history_row(experiment_id=8, created_at=NOON + timedelta(days=1))
+    (row,) = verdict_board([old, new])
+    assert row.best is new
+    assert row.measured_at == NOON + timedelta(days=1)
+
+
+def test_results_under_other_settings_are_left_out() -> None:
+    old = history_row(base_key="key-0", arm_identity="id-2", arm="x", summary=on_summary(ratio=2.0))
+    new = history_row(experiment_id=8, created_at=NOON + timedelta(days=1))
+    (row,) = verdict_board([old, new])
+    assert row.n_arms == 1
+
+
+def test_partial_and_unmeasured_arms_do_not_rank() -> None:
+    partial = history_row(is_partial=True)
+    unmeasured = history_row(summary=on_summary(ratio=None, verdict=None, status="inactive"))
+    assert verdict_board([partial, unmeasured]) == ()
+
+
+def test_a_workload_where_nothing_is_faster_says_leave_it_off() -> None:
+    slower = history_row(summary=on_summary(ratio=0.86, verdict=Verdict.SLOWER))
+    (row,) = verdict_board([slower])
+    assert not row.pays
+
+
+def test_a_suspect_winner_gives_way_to_a_sound_one() -> None:
+    suspect = history_row(
+        arm_identity="id-2", arm="x", summary=on_summary(ratio=3.0, flags=("suspect",))
+    )
+    sound = history_row()
+    (row,) = verdict_board([suspect, sound])
+    assert row.best is sound

@@ -1,0 +1,139 @@
+import json
+from typing import Any
+
+import pytest
+from fakes import history_row, off_summary, on_summary, run_view
+
+from specdash.domain.counters import Step
+from specdash.domain.verdict import Verdict
+from specdash.ui import charts
+from specdash.ui.palette import arm_styles
+from specdash.ui.trend import series, trend_figure
+
+ARMS = (off_summary(), on_summary())
+
+
+def spec(figure: Any) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(figure.to_json())
+    return loaded
+
+
+def test_ratio_chart_has_interval_and_a_line_at_one() -> None:
+    drawn = spec(charts.ratio_figure(ARMS))
+    (trace,) = drawn["data"]
+    assert trace["x"] == [1.25]
+    assert trace["error_x"]["array"] == pytest.approx([0.08])
+    assert trace["error_x"]["arrayminus"] == pytest.approx([0.07])
+    (line,) = drawn["layout"]["shapes"]
+    assert (line["x0"], line["x1"]) == (1, 1)
+    assert drawn["layout"]["title"]["text"] == "1.25x the speed of off, 1.18x to 1.33x"
+
+
+def test_ratio_without_an_interval_is_a_hollow_point() -> None:
+    arm = on_summary(ratio_low=None, ratio_high=None, verdict=Verdict.NOT_RESOLVED)
+    (trace,) = spec(charts.ratio_figure((off_summary(), arm)))["data"]
+    assert trace["marker"]["symbol"] == "circle-open"
+    assert "error_x" not in trace
+
+
+def test_ratio_chart_of_nothing_measured_says_so() -> None:
+    drawn = spec(charts.ratio_figure((off_summary(),)))
+    assert drawn["layout"]["title"]["text"] == "No arm was measured"
+
+
+def test_prompt_chart_joins_each_pair_and_names_the_axis_unit() -> None:
+    drawn = spec(charts.prompt_figure(ARMS))
+    lines, off, on = drawn["data"]
+    assert lines["x"][:3] == [100.0, 120.0, None]
+    assert off["name"] == "off"
+    assert on["x"] == [120.0, 130.0, 90.0]
+    assert drawn["layout"]["xaxis"]["title"]["text"] == "Decode speed (tokens/s)"
+    assert drawn["layout"]["title"]["text"] == "Faster on 2 of 3 prompts"
+
+
+def test_a_sign_that_flips_between_categories_is_the_title() -> None:
+    styles = arm_styles([ARMS[1].text])
+    drawn = spec(charts.category_figure(ARMS[1], styles[ARMS[1].text]))
+    assert drawn["layout"]["title"]["text"].startswith("The sign differs between categories")
+
+
+def test_runs_chart_leaves_unknown_acceptance_out() -> None:
+    runs = (
+        run_view(arm="off", acceptance_rate=None, order_index=0, is_warmup=True),
+        run_view(order_index=1),
+    )
+    drawn = spec(charts.runs_figure(runs))
+    assert [t["name"] for t in drawn["data"]] == ["off", ARMS[1].text, ARMS[1].text]
+    assert drawn["data"][0]["marker"]["opacity"] == [0.35]
+    assert drawn["layout"]["title"]["text"] == (
+        "2 runs in order of execution; 1 warm-up, pale, in no statistic"
+    )
+
+
+def test_time_chart_stacks_only_known_parts() -> None:
+    drawn = spec(charts.time_figure(ARMS))
+    assert [t["name"] for t in drawn["data"]] == [
+        "drafting",
+        "verifying drafts",
+        "plain passes",
+        "other",
+    ]
+    assert drawn["data"][0]["x"] == [None, 0.5]
+    assert drawn["layout"]["barmode"] == "stack"
+
+
+def test_position_chart_is_in_per_cent() -> None:
+    (trace,) = spec(charts.position_figure(ARMS))["data"]
+    assert trace["x"] == [1, 2, 3]
+    assert trace["y"] == pytest.approx([9.3, 7.0, 7.0])
+
+
+def test_steps_chart_title_counts_the_drafts() -> None:
+    drawn = spec(charts.steps_figure((Step(3, 2, 0.1), Step(0, 0, 0.1))))
+    assert drawn["layout"]["title"]["text"] == ("2 of 3 draft tokens accepted in 2 target passes")
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        charts.ratio_figure(ARMS),
+        charts.prompt_figure(ARMS),
+        charts.time_figure(ARMS),
+        trend_figure([history_row()]),
+    ],
+)
+def test_every_figure_names_its_template(figure: Any) -> None:
+    assert figure.layout.template.layout.plot_bgcolor == "white"
+
+
+def test_names_of_people_are_no_markup_in_a_chart() -> None:
+    arm = on_summary(text='draft-simple:model="<b>x</b>"')
+    drawn = spec(charts.ratio_figure((off_summary(), arm)))
+    assert "<b>" not in drawn["data"][0]["y"][0]
+
+
+def test_off_is_grey_and_arms_differ_in_colour_and_symbol() -> None:
+    styles = arm_styles(["off", "a", "b", "off#2"])
+    assert styles["off"].symbol == "circle-open"
+    assert styles["off#2"].color == styles["off"].color
+    assert styles["a"].color != styles["b"].color
+    assert styles["a"].symbol != styles["b"].symbol
+
+
+def test_a_trend_joins_only_equal_keys_and_marks_a_new_build() -> None:
+    first = history_row(experiment_arm_id=1)
+    second = history_row(experiment_arm_id=2, engine_build="0.3.40")
+    other = history_row(experiment_arm_id=3, base_key="key-2")
+    assert [len(points) for points in series([other, second, first]).values()] == [2, 1]
+    drawn = spec(trend_figure([first, second, other]))
+    assert len(drawn["data"]) == 2
+    texts = [a.get("text") for a in drawn["layout"]["annotations"]]
+    assert texts == ["0.3.40"]
+
+
+def test_results_without_a_key_are_never_joined() -> None:
+    rows = [
+        history_row(experiment_id=1, base_key=None),
+        history_row(experiment_id=2, base_key=None),
+    ]
+    assert len(series(rows)) == 2

@@ -1,0 +1,93 @@
+from fakes import experiment_view, history_row, job_view, model_view, on_summary, run_view
+
+from specdash.settings import Settings
+from specdash.store.comparison import Side, choices, not_comparable_reasons
+from specdash.ui import live, words
+from specdash.ui.drafts import drafts_for, targets
+from specdash.ui.repeat import repeat_command
+
+
+def test_the_command_repeats_every_setting() -> None:
+    assert repeat_command(experiment_view()) == (
+        "python -m specdash run --target SmolLM2 --workload extract@abc "
+        "--arm ngram-simple:size_n=3,size_m=8 --rounds 2 --prompts 6 --max-tokens 128 "
+        "--engine llama-cpp --n-ctx 4096 --threads 2 --gpu-layers 0 --draft-gpu-layers 0 "
+        "--kv-type f16 --flash-attn auto"
+    )
+
+
+def test_the_command_quotes_names_for_the_shell() -> None:
+    assert "--target 'my model; rm -rf'" in repeat_command(
+        experiment_view(target="my model; rm -rf")
+    )
+
+
+def test_every_job_state_has_its_own_word_and_icon() -> None:
+    badges = words.JOB_STATES.values()
+    assert len({b.word for b in badges}) == len({b.icon for b in badges}) == 6
+
+
+def test_an_invalid_flag_names_the_broken_rule() -> None:
+    assert "n_accepted <= n_drafted" in words.flag("invalid:n_accepted <= n_drafted")
+
+
+def test_phases_are_said_in_words() -> None:
+    assert live.phase(job_view()) == "measuring"
+    assert live.phase(job_view(state="queued", phase=None, position=2)) == "number 2 in the queue"
+    assert live.phase(job_view(cancel_requested=True)) == "stopping"
+
+
+def test_a_log_outside_the_log_folder_is_not_shown(settings: Settings) -> None:
+    assert live.log_tail(job_view(log_path="/etc/passwd"), settings) is None
+
+
+def test_the_tail_of_a_log_is_its_last_lines(settings: Settings) -> None:
+    settings.log_dir.mkdir(parents=True)
+    log = settings.log_dir / "job-5-1.log"
+    log.write_text("one\ntwo\nthree\n")
+    assert live.log_tail(job_view(log_path=str(log)), settings, lines=2) == "two\nthree"
+
+
+def test_arms_of_one_experiment_compare() -> None:
+    side = Side(experiment_view(), on_summary(), (run_view(),))
+    assert not_comparable_reasons(side, side) == ()
+
+
+def test_a_setting_that_differs_is_named() -> None:
+    a = Side(experiment_view(), on_summary(), ())
+    b = Side(experiment_view(experiment_id=8, base_key_fields={"n_ctx": 8192}), on_summary(), ())
+    assert not_comparable_reasons(a, b) == ("context length: 4096 / 8192",)
+
+
+def test_an_arm_that_was_not_measured_is_named() -> None:
+    a = Side(experiment_view(), on_summary(), ())
+    b = Side(experiment_view(), on_summary(status="inactive", reason="no proof"), ())
+    assert not_comparable_reasons(a, b) == (
+        "ngram-simple:size_n=3,size_m=8 of experiment 7 was not measured (no proof)",
+    )
+
+
+def test_off_can_be_chosen_once_an_experiment() -> None:
+    found = choices([history_row(), history_row(arm="prompt-lookup")])
+    assert [c.arm for c in found] == ["off", "ngram-simple:size_n=3,size_m=8", "prompt-lookup"]
+    assert found[0].text == "7 · extract · off"
+
+
+def test_drafts_that_cannot_work_say_why() -> None:
+    target = model_view()
+    small = model_view(name="small", content_hash="s", size_bytes=10)
+    big = model_view(name="big", content_hash="b", size_bytes=500)
+    eyes = model_view(name="eyes", content_hash="e", size_bytes=10, kind="mmproj")
+    found = {
+        d.model.name: d for d in drafts_for(target, "draft-simple", [target, big, eyes, small])
+    }
+    assert next(iter(found)) == "small"
+    assert found["small"].problem is None
+    assert found["big"].problem == "it is not smaller than the target"
+    assert found["eyes"].problem == "it is of kind mmproj, draft-simple needs model"
+
+
+def test_a_model_whose_file_is_gone_is_no_target() -> None:
+    assert targets([model_view(path=None), model_view(kind="mmproj"), model_view()]) == [
+        model_view()
+    ]
