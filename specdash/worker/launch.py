@@ -5,7 +5,7 @@ import sys
 
 from specdash.errors import SpecdashError
 from specdash.settings import PROJECT_ROOT, Settings
-from specdash.worker.locks import try_worker_lock
+from specdash.worker.locks import worker_lives
 
 _started: list[subprocess.Popen[bytes]] = []
 
@@ -18,10 +18,8 @@ def ensure_worker(settings: Settings) -> bool:
     _started[:] = [child for child in _started if child.poll() is None]
     if settings.worker == "external" or _started:
         return False
-    lock = try_worker_lock(settings)
-    if lock is None:
+    if worker_lives(settings):
         return False
-    lock.release()
     _started.append(_spawn(settings))
     return True
 

@@ -11,10 +11,18 @@ from specdash.errors import SpecdashError
 from specdash.settings import Settings
 
 
-def try_worker_lock(settings: Settings) -> BaseFileLock | None:
+def try_worker_lock(settings: Settings, wait_s: float = 0) -> BaseFileLock | None:
     """The lock of this machine's one worker for this database; ``None`` when another holds it."""
     digest = hashlib.sha256(settings.resolved_database_url.encode()).hexdigest()[:12]
-    return _try(settings.lock_dir / f"worker-{digest}.lock")
+    return _try(settings.lock_dir / f"worker-{digest}.lock", wait_s)
+
+
+def worker_lives(settings: Settings) -> bool:
+    """Whether a worker holds the lock, found out by taking it for a moment."""
+    lock = try_worker_lock(settings)
+    if lock is not None:
+        lock.release()
+    return lock is None
 
 
 def try_machine_lock(settings: Settings) -> BaseFileLock | None:
@@ -26,12 +34,12 @@ def _default_machine_lock() -> Path:
     return Path(tempfile.gettempdir()) / f"specdash-{getpass.getuser()}" / "experiment.lock"
 
 
-def _try(path: Path) -> BaseFileLock | None:
+def _try(path: Path, wait_s: float = 0) -> BaseFileLock | None:
     # Taken in one thread and released in another.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path, thread_local=False)
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=wait_s)
     except Timeout:
         return None
     except OSError as error:

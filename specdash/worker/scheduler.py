@@ -27,7 +27,7 @@ from specdash.store.session import make_engine, read_session
 from specdash.store.tables import ACTIVE_JOB_STATES
 from specdash.store.views import JobView
 from specdash.worker import queue
-from specdash.worker.locks import try_machine_lock, try_worker_lock
+from specdash.worker.locks import try_machine_lock, try_worker_lock, worker_lives
 from specdash.worker.results import persist
 from specdash.worker.supervisor import run_job
 
@@ -36,11 +36,16 @@ BEAT_S = 2.0
 REAP_S = 30.0
 END_S = 0.5
 _FOLLOW_S = 0.3
+_LOCK_WAIT_S = 1.0
 _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Serves the queue of one database, or one job of it; its owner holds the worker lock."""
+    """Serves the queue of one database, or one job of it.
+
+    Serving the queue takes the worker lock, which the caller holds; running one job does not, so
+    that a real worker can start meanwhile.
+    """
 
     def __init__(self, engine: Engine, settings: Settings, *, only_job: int | None = None) -> None:
         self._engine = engine
@@ -148,7 +153,8 @@ def main() -> int:
     engine = make_engine(settings.resolved_database_url)
     try:
         check_schema(engine)
-        lock = try_worker_lock(settings)
+        # Others take the lock for a moment, only to see whether a worker lives.
+        lock = try_worker_lock(settings, wait_s=_LOCK_WAIT_S)
         if lock is None:
             _log.info("A worker already serves this database on this machine; this one ends.")
             return 0
@@ -174,7 +180,6 @@ def follow_job(
     ``on_update`` gets every change. On KeyboardInterrupt the job is cancelled first.
     """
     worker: Worker | None = None
-    lock: BaseFileLock | None = None
     seen: JobView | None = None
     last_beat = 0.0
     try:
@@ -187,12 +192,11 @@ def follow_job(
             if job.state not in ACTIVE_JOB_STATES and not (worker and worker.is_busy):
                 return job
             if worker is None:
-                lock = try_worker_lock(settings)
-                if lock is not None:
+                if not worker_lives(settings):
                     worker = Worker(engine, settings, only_job=job_id)
                     worker.start()
             else:
-                worker.tick()
+                _guarded(worker.tick)()
                 if time.monotonic() - last_beat >= BEAT_S:
                     last_beat = time.monotonic()
                     _guarded(worker.beat)()
@@ -203,8 +207,6 @@ def follow_job(
     finally:
         if worker is not None:
             worker.stop()
-        if lock is not None:
-            lock.release()
 
 
 def _cancel_and_wait(engine: Engine, job_id: int, worker: Worker | None) -> None:

@@ -127,7 +127,7 @@ def seed_workload(
 
 
 def queue_scripted(
-    engine: Engine,
+    db: Engine,
     workload_id: int,
     target_id: int,
     arms: Sequence[str] = ("ngram-simple:size_n=3,size_m=8",),
@@ -145,7 +145,7 @@ def queue_scripted(
     request = ExperimentRequest(
         workload_id, target_id, tuple(parse_arm(a) for a in arms), **settings
     )
-    return queue_experiment(engine, request)
+    return queue_experiment(db, request)
 
 
 def seed_experiment(
