@@ -136,12 +136,13 @@ def with_baseline(arms: list[Arm]) -> list[Arm]:
     A second mention of the same arm becomes its next replica (``off#2``), so that every arm of an
     experiment has its own text.
     """
-    seen: dict[tuple[MethodCall, ...], int] = {}
+    used: dict[tuple[MethodCall, ...], set[int]] = {}
     numbered: list[Arm] = []
     for arm in arms:
-        taken = seen.get(arm.calls, 0)
-        replica = arm.replica if arm.replica > taken else taken + 1
-        seen[arm.calls] = replica
+        taken = used.setdefault(arm.calls, set())
+        free = next(n for n in range(1, len(arms) + 1) if n not in taken)
+        replica = arm.replica if arm.replica not in taken else free
+        taken.add(replica)
         numbered.append(replace(arm, replica=replica))
     others = [a for a in numbered if not a.is_baseline]
     return [OFF_ARM, *others]
@@ -181,6 +182,8 @@ def make_call(name: str, given: Mapping[str, ParamValue]) -> MethodCall:
                     f"{name} needs '{param.name}'.", f"Write {name}:{param.name}=NAME. {param.help}"
                 )
             continue
+        if param.kind is float and isinstance(value, int):
+            value = float(value)  # 0 and 0.0 are one arm, and hash alike
         _check_range(name, param, value)
         params.append((param.name, value))
     values = dict(params)
@@ -219,15 +222,19 @@ def _param(method: Method, name: str) -> Param:
 
 
 def _quote(value: ParamValue) -> str:
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    if not isinstance(value, str) or (text and not _SPECIAL.search(text)):
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    text = str(value)
+    if isinstance(value, int) or (text and not _SPECIAL.search(text)):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _unquote(text: str) -> str:
     if len(text) >= 2 and text.startswith('"') and text.endswith('"'):
-        return re.sub(r"\\(.)", r"\1", text[1:-1])
+        # Other backslashes stay: people quote Windows paths as they are.
+        return re.sub(r'\\(["\\])', r"\1", text[1:-1])
     return text
 
 
