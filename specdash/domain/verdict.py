@@ -50,7 +50,7 @@ def sentence(summary: "ArmSummary", workload: str) -> str:
 
 def plain_sentence(summary: "ArmSummary", workload: str) -> str:
     """The same without Markdown, for a terminal."""
-    return re.sub(r"\\([^\w\s])", r"\1", re.sub(r"(?<!\\)\*", "", sentence(summary, workload)))
+    return re.sub(r"\\(.)|\*", r"\1", sentence(summary, workload))
 
 
 def category_signs_differ(categories: "Sequence[CategoryRatio]") -> bool:
