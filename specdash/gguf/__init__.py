@@ -4,6 +4,7 @@
 
     reader.py   bounded streaming parser: bytes -> RawHeader
     header.py   RawHeader -> HeaderFacts, the record the store keeps
+    shape.py    HeaderFacts -> the shape a memory estimate reads
     content.py  content hash of a model, sampled above 1 GiB
     child.py    reads headers in a child process with limits on memory and time
     scan.py     walks folders, joins split files

@@ -60,6 +60,7 @@ class HeaderFacts(BaseModel):
     n_embd: int | None = None
     n_layer: int | None = None
     n_ff: int | None = None
+    n_ff_expert: int | None = None
     n_head: tuple[int, ...] = ()
     """Query heads: one value for all layers, or one per layer."""
     n_head_kv: tuple[int, ...] = ()
@@ -142,6 +143,7 @@ def read_facts(shards: Sequence[RawHeader]) -> HeaderFacts:
         n_embd=n_embd,
         n_layer=arch.integer("block_count"),
         n_ff=max(arch.integers("feed_forward_length"), default=None),
+        n_ff_expert=arch.integer("expert_feed_forward_length"),
         n_head=heads,
         n_head_kv=arch.integers("attention.head_count_kv") or heads,
         head_dim_k=arch.integer("attention.key_length") or head_dim,
