@@ -73,9 +73,9 @@ def _with_verdict(summary: "ArmSummary", verdict: Verdict, name: str, where: str
     if verdict is Verdict.FASTER:
         return f"{name} is **{ratio}x faster** than off {where} — {spread}."
     if verdict is Verdict.SLOWER:
-        percent = f"{100 * (1 - summary.ratio):.2g}"
+        percent = 100 * (1 - summary.ratio)
         return (
-            f"{name} is **slower**: {ratio}x the speed of off {where} ({percent} % slower)"
+            f"{name} is **slower**: {ratio}x the speed of off {where} ({percent:.{0 if percent >= 10 else 1}f} % slower)"
             f" — {spread}."
         )
     if verdict is Verdict.NO_DIFFERENCE:
