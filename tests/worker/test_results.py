@@ -1,0 +1,169 @@
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from sqlmodel import select
+
+from specdash.store.queries import list_runs, run_detail
+from specdash.store.session import read_session
+from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
+from specdash.worker.protocol import ArmEvent, PhaseEvent, ProgressEvent, RunEvent
+from specdash.worker.queue import ClaimedJob
+from specdash.worker.results import apply_events, persist
+from tests.helpers.seeding import MACHINE, scripted_events
+from tests.worker.conftest import Lab
+
+
+@pytest.fixture
+def job(lab: Lab) -> ClaimedJob:
+    script = {"methods": {"ngram-simple": {"diverge_at": 40}}}
+    return lab.claim(lab.queue(script=script), os.getpid())
+
+
+def test_events_delivered_twice_make_each_row_once(lab: Lab, job: ClaimedJob) -> None:
+    events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+    for _ in range(2):
+        apply_events(lab.engine, job, events)
+    with read_session(lab.engine) as session:
+        assert len(session.exec(select(Run)).all()) == 3 * 2 * 2
+        assert len(session.exec(select(Machine)).all()) == 1
+
+
+def test_divergence_is_found_whichever_run_of_a_block_comes_first(
+    lab: Lab, job: ClaimedJob
+) -> None:
+    events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+    runs = [e for e in events if isinstance(e, RunEvent)]
+    apply_events(lab.engine, job, [e for e in events if not isinstance(e, RunEvent)])
+    apply_events(lab.engine, job, runs[::-1])
+    with read_session(lab.engine) as session:
+        found = list_runs(session, job.experiment_id)
+        trace = run_detail(session, found[0].run_id)
+    on = [r for r in found if r.arm != "off"]
+    off = [r for r in found if r.arm == "off"]
+    assert [(r.equal_off, r.first_difference) for r in on] == [(False, 40)] * 6
+    # The last token of both is the end of the text.
+    assert [r.agreement for r in on] == [pytest.approx(41 / 160)] * 6
+    assert {(r.equal_off, r.first_difference) for r in off} == {(None, None)}
+    assert len(trace.token_ids) == 160
+
+
+def test_a_degenerate_text_is_flagged(lab: Lab) -> None:
+    job = lab.claim(lab.queue(script={"degenerate": True}), os.getpid())
+    events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+    apply_events(lab.engine, job, events)
+    with read_session(lab.engine) as session:
+        assert all("degenerate" in r.flags for r in list_runs(session, job.experiment_id))
+
+
+def test_keys_differ_by_arm_and_are_equal_for_equal_work(lab: Lab) -> None:
+    target = lab.queue()
+    with read_session(lab.engine) as session:
+        target_id = session.get_one(Experiment, target.experiment_id).target_model_id
+    from tests.helpers.seeding import seed_experiment
+
+    first, second = (seed_experiment(lab.engine, lab.workload_id, target_id) for _ in range(2))
+    other = seed_experiment(lab.engine, lab.workload_id, target_id, max_tokens=64, version="2")
+    keys = {}
+    with read_session(lab.engine) as session:
+        for experiment_id in (first, second, other):
+            arms = session.exec(
+                select(ExperimentArm.arm_key)
+                .where(ExperimentArm.experiment_id == experiment_id)
+                .order_by(ExperimentArm.position)  # type: ignore[arg-type]
+            ).all()
+            keys[experiment_id] = (session.get_one(Experiment, experiment_id).base_key, *arms)
+    assert keys[first] == keys[second]
+    assert all(a != b for a, b in zip(keys[first], keys[other], strict=True))
+    assert len(set(keys[first])) == 3
+
+
+def test_an_inactive_arm_keeps_its_reason_and_its_resolved_parameters(
+    lab: Lab, job: ClaimedJob
+) -> None:
+    with read_session(lab.engine) as session:
+        arm_id = session.exec(select(ExperimentArm.id).where(ExperimentArm.position == 1)).one()
+    assert arm_id is not None
+    apply_events(
+        lab.engine,
+        job,
+        [
+            ArmEvent(experiment_arm_id=arm_id, status="ready", resolved={"n_max": 3}),
+            ArmEvent(experiment_arm_id=arm_id, status="inactive", reason="No draft was proposed."),
+        ],
+    )
+    with read_session(lab.engine) as session:
+        arm = session.get_one(ExperimentArm, arm_id)
+    assert (arm.status, arm.reason) == ("inactive", "No draft was proposed.")
+    assert arm.resolved == {"n_max": 3}
+
+
+def test_an_arm_of_another_experiment_is_refused(lab: Lab, job: ClaimedJob) -> None:
+    other = lab.queue()
+    with read_session(lab.engine) as session:
+        arm_id = session.exec(
+            select(ExperimentArm.id).where(ExperimentArm.experiment_id == other.experiment_id)
+        ).first()
+    with pytest.raises(ValueError, match="not part of experiment"):
+        apply_events(lab.engine, job, [ArmEvent(experiment_arm_id=arm_id or 0, status="measured")])
+
+
+def test_progress_does_not_touch_what_pages_cache(lab: Lab, job: ClaimedJob) -> None:
+    from specdash.store.queries import get_job, revision
+
+    with read_session(lab.engine) as session:
+        before = revision(session)
+    apply_events(
+        lab.engine, job, [PhaseEvent(phase="measuring"), ProgressEvent(done=3, total=12, eta_s=4.5)]
+    )
+    with read_session(lab.engine) as session:
+        assert revision(session) == before
+        view = get_job(session, job.job_id)
+    assert (view.phase, view.done, view.total, view.eta_s) == ("measuring", 3, 12, 4.5)
+
+
+def test_a_write_is_tried_again_until_the_lock_is_gone() -> None:
+    tries = []
+
+    def write() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database is locked"))
+        return "stored"
+
+    assert persist(write) == "stored"
+    assert len(tries) == 3
+
+
+def test_a_write_that_can_never_work_is_not_repeated() -> None:
+    def write() -> None:
+        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("no such table: run"))
+
+    with pytest.raises(OperationalError):
+        persist(write)
+
+
+def test_a_result_outlasts_a_lock_longer_than_the_busy_timeout(
+    lab: Lab, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specdash.store import session as store_session
+
+    monkeypatch.setattr(store_session, "BUSY_TIMEOUT_MS", 200)
+    lab.engine.dispose()
+    events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+    path = Path(lab.settings.resolved_database_url.removeprefix("sqlite:///"))
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(3.0, holder.execute, ["COMMIT"])
+    timer.start()
+    started = time.monotonic()
+    persist(lambda: apply_events(lab.engine, job, events))
+    assert 2.5 < time.monotonic() - started < 10
+    timer.join()
+    holder.close()
+    with read_session(lab.engine) as session:
+        assert len(list_runs(session, job.experiment_id)) == 12
