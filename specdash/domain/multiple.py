@@ -1,5 +1,6 @@
 """Several arms at once: pairing, Holm's correction, ties with the leader, A/A (METHOD 6)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -8,11 +9,13 @@ from typing import TypeAlias
 from scipy.special import bdtrc
 
 from specdash.domain.statistics import MIN_PROMPTS, PromptSample, estimate
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
 LogSpeeds: TypeAlias = Mapping[tuple[int, int], float]
 """ln(tokens/s) of one arm by block: (prompt id, round)."""
 
 _ALPHA = 0.05
+_MARGIN = math.log1p(PRACTICAL_DIFFERENCE)
 _ALARM_BELOW = 0.02
 
 
@@ -64,9 +67,10 @@ def tie_set(
 ) -> TieSet | None:
     """Leader by ratio to ``reference``, with Holm over all pairs of arms at 5 %.
 
-    Comparing only with the leader would exclude an equal arm too often, because the leader was
-    picked for its luck. A pair with fewer than 3 common prompts is never separable. ``None`` when
-    no arm has a speed in common with the reference.
+    Two arms are separable when they differ by more than a practical difference, so that with two
+    arms it says what the verdict says. Comparing only with the leader would exclude an equal arm
+    too often, because the leader was picked for its luck. A pair with fewer than 3 common prompts
+    is never separable. ``None`` when no arm has a block in common with the reference.
     """
     against = {
         arm: result
@@ -80,7 +84,7 @@ def tie_set(
     p_values: list[float] = []
     for a, b in pairs:
         result = estimate(paired_samples(speeds[a], speeds[b], categories), weights)
-        p = result.p_value() if result is not None and result.n >= MIN_PROMPTS else None
+        p = result.p_value(_MARGIN) if result is not None and result.n >= MIN_PROMPTS else None
         p_values.append(1.0 if p is None else p)
     leader = max(arms, key=lambda arm: against[arm].log_ratio)
     separable = {pair for pair, p in zip(pairs, holm(p_values), strict=True) if p < _ALPHA}

@@ -60,13 +60,19 @@ class Estimate:
             return None
         return t_quantile(0.5 + level / 2, self.df) * self.standard_error
 
-    def p_value(self) -> float | None:
-        """Two-sided p of "the ratio is 1"; 0 when values without spread differ from it."""
+    def p_value(self, margin: float = 0.0) -> float | None:
+        """Two-sided p of "ln(ratio) lies within +-margin"; 0 beyond it where nothing spreads.
+
+        It is below 0.05 exactly when the 95 % interval lies outside the margin.
+        """
         if self.standard_error is None or self.df is None:
             return None
+        beyond = abs(self.log_ratio) - margin
+        if beyond <= 0:
+            return 1.0
         if self.standard_error == 0:
-            return 0.0 if self.log_ratio else 1.0
-        return 2 * float(stdtr(self.df, -abs(self.log_ratio) / self.standard_error))
+            return 0.0
+        return 2 * float(stdtr(self.df, -beyond / self.standard_error))
 
 
 _LARGEST_LOG = 700.0  # exp of more is not a float

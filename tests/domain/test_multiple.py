@@ -56,6 +56,13 @@ def test_arms_that_cannot_be_told_apart_from_the_leader_tie() -> None:
     assert found.tied == {2, 3}
 
 
+def test_a_difference_too_small_to_matter_is_a_tie() -> None:
+    speeds = {1: _speeds([100.0] * 6), 2: _speeds([101.0] * 6), 3: _speeds([97.0] * 6)}
+    found = tie_set(speeds, 1, {})
+    assert found is not None
+    assert (found.leader, found.tied) == (2, {1, 2})
+
+
 def test_two_prompts_separate_nothing() -> None:
     speeds = {1: _speeds([100.0, 100.0]), 2: _speeds([200.0, 200.0])}
     found = tie_set(speeds, 1, {})

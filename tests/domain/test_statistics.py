@@ -128,6 +128,17 @@ def test_outliers_are_flagged_by_scaled_mad() -> None:
     assert outliers([]) == ()
 
 
+def test_p_value_is_below_five_percent_where_the_interval_leaves_the_margin() -> None:
+    found = mean_estimate([0.10, 0.12, 0.14])
+    half = found.half_width()
+    assert half is not None
+    edge = 0.12 - half
+    assert found.p_value(edge) == pytest.approx(0.05)
+    assert found.p_value(0.12) == 1.0
+    assert mean_estimate([0.1, 0.1]).p_value() == 0.0
+    assert mean_estimate([0.0, 0.0]).p_value() == 1.0
+
+
 log_ratios = st.floats(-3, 3)
 some_samples = st.lists(
     st.tuples(st.sampled_from("abc"), st.lists(log_ratios, min_size=1, max_size=3)),
