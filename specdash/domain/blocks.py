@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from specdash.domain.multiple import LogSpeeds
-from specdash.domain.warmup import TimedRun, total_drift, warmup_runs
+from specdash.domain.warmup import TimedRun, outlier_runs, total_drift, warmup_runs
 
 Block: TypeAlias = tuple[int, int]
 """(prompt id, round)."""
@@ -32,6 +32,8 @@ class Blocks:
 
     runs: Mapping[int, Mapping[Block, BlockRun]]
     excluded: frozenset[Block]
+    outliers: frozenset[int]
+    """Run ids, flagged and kept."""
     drift: float | None
 
     def log_speeds(self, arm_id: int) -> LogSpeeds:
@@ -40,7 +42,7 @@ class Blocks:
 
 
 def arrange(runs: Iterable[BlockRun]) -> Blocks:
-    """Mark warm-up, drop its blocks for every arm, and measure drift.
+    """Mark warm-up, drop its blocks for every arm, flag outliers and measure drift.
 
     Where a block was run again, the later run of an arm counts.
     """
@@ -52,7 +54,7 @@ def arrange(runs: Iterable[BlockRun]) -> Blocks:
     for run in ordered:
         if (run.prompt_id, run.round) not in excluded:
             by_arm.setdefault(run.arm_id, {})[run.prompt_id, run.round] = run
-    return Blocks(by_arm, excluded, total_drift(timed))
+    return Blocks(by_arm, excluded, outlier_runs(timed), total_drift(timed))
 
 
 def total_time_ratio(

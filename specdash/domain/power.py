@@ -8,6 +8,7 @@ from scipy.special import nctdtrinc, stdtrit
 
 from specdash.domain.statistics import Estimate, PromptSample, t_quantile
 
+STOP_FROM_PROMPTS = 6
 _MOST_PROMPTS = 200
 _MOST_ROUNDS = 30
 
@@ -23,6 +24,15 @@ def minimum_detectable_effect(sd: float, n_prompts: int, *, power: float = 0.8) 
     df = n_prompts - 1
     noncentrality = float(nctdtrinc(df, 1 - power, t_quantile(0.975, df)))
     return noncentrality * sd / math.sqrt(n_prompts)
+
+
+def precise_enough(result: Estimate, half_width: float) -> bool:
+    """Whether rounds may stop: the 95 % half-width of ln(ratio) is reached, from 6 prompts up.
+
+    It looks at the width only; stopping on significance would make false verdicts.
+    """
+    reached = result.half_width()
+    return result.n >= STOP_FROM_PROMPTS and reached is not None and reached <= half_width
 
 
 def spread(samples: Sequence[PromptSample]) -> tuple[float, float] | None:

@@ -136,8 +136,10 @@ class ArmSummary:
     categories: tuple[CategoryRatio, ...]
     advice: str | None
     """What more would settle an unresolved case, in one sentence."""
-    n_excluded: int = 0
+    excluded_run_ids: tuple[int, ...] = ()
     """Measured runs that left the ratio with a block marked as warm-up; they stay visible."""
+    outlier_run_ids: tuple[int, ...] = ()
+    """Runs unusually far from the others of their arm; flagged and kept."""
     tied_with_best: bool | None = None
     """Not separable from the fastest arm (Holm over all pairs); ``None`` without a ratio."""
     drift: float | None = None
@@ -270,7 +272,10 @@ def _summarise_arm(
         prompts=against.prompts,
         categories=against.categories,
         advice=against.advice if is_measured else None,
-        n_excluded=sum((r.prompt_id, r.round) in experiment.blocks.excluded for r in measured),
+        excluded_run_ids=tuple(
+            r.run_id for r in measured if (r.prompt_id, r.round) in experiment.blocks.excluded
+        ),
+        outlier_run_ids=tuple(r.run_id for r in measured if r.run_id in experiment.blocks.outliers),
         tied_with_best=ties.get(arm.arm_id) if ratio is not None else None,
         drift=experiment.blocks.drift,
     )
@@ -376,6 +381,7 @@ def _flags(
         DEGENERATE: any(p.is_degenerate for p in against.prompts),
         "sign_flip": category_signs_differ(against.categories),
         "drift": bool(runs) and drift is not None and abs(drift) > DRIFT_LIMIT,
+        "outlier": any(r.run_id in experiment.blocks.outliers for r in runs),
         "warmup_excluded": any((r.prompt_id, r.round) in excluded for r in runs),
     }
     from_runs = sorted({flag for r in runs for flag in r.flags} - conditions.keys())

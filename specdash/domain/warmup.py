@@ -1,4 +1,4 @@
-"""Warm-up and drift, judged on speeds with arm and prompt taken out (METHOD 6)."""
+"""Warm-up, outliers and drift, judged with arm and prompt taken out (METHOD 6)."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+
+from specdash.domain.statistics import outliers
 
 _REST_AT_LEAST = 4
 _ROUNDING = 1e-9
@@ -52,6 +54,24 @@ def warmup_runs(runs: Sequence[TimedRun]) -> frozenset[int]:
                 break
             marked.add(run_id)
     return frozenset(marked)
+
+
+def outlier_runs(runs: Sequence[TimedRun]) -> frozenset[int]:
+    """Ids of runs far off their arm's other residuals; flagged, never left out for it.
+
+    A run that is the median of its own prompt has residual 0 by construction and says nothing
+    about the spread: with three rounds those zeros would make four of five experiments look odd.
+    """
+    series: dict[Hashable, list[tuple[int, float]]] = {}
+    for run, residual in zip(runs, residuals(runs), strict=True):
+        if abs(residual) > _ROUNDING:
+            series.setdefault(run.arm, []).append((run.run_id, residual))
+    return frozenset(
+        run_id
+        for values in series.values()
+        for (run_id, _), odd in zip(values, outliers([r for _, r in values]), strict=True)
+        if odd
+    )
 
 
 def total_drift(runs: Sequence[TimedRun]) -> float | None:

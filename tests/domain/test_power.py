@@ -8,6 +8,7 @@ from specdash.domain.power import (
     further_prompts,
     further_rounds,
     minimum_detectable_effect,
+    precise_enough,
     spread,
 )
 from specdash.domain.statistics import Estimate, PromptSample, estimate
@@ -41,6 +42,14 @@ def test_spread_parts_between_and_within_prompts() -> None:
     assert found == pytest.approx((0.5 - 0.02 / 2, 0.02))
     assert spread(samples[:1]) is None
     assert spread([PromptSample(1, "a", (0.1,)), PromptSample(2, "a", (0.2,))]) is None
+
+
+def test_stopping_looks_at_the_width_only_and_from_six_prompts() -> None:
+    six, five = Estimate(0.0, 0.01, 5.0, 6, 1), Estimate(0.0, 0.001, 4.0, 5, 1)
+    assert precise_enough(six, 0.026)
+    assert not precise_enough(six, 0.025)
+    assert not precise_enough(five, 0.026)
+    assert not precise_enough(Estimate(0.0, None, None, 9, 1), 1.0)
 
 
 def test_further_prompts_reach_the_width_asked_for() -> None:

@@ -258,8 +258,19 @@ def test_a_warmup_outlier_takes_its_whole_block_out() -> None:
     assert on.ratio == pytest.approx(1.25, abs=0.01)
     assert "warmup_excluded" in on.flags
     assert "warmup_excluded" in off.flags
-    assert (on.n_runs, on.n_excluded, off.n_excluded) == (12, 1, 1)
+    assert (on.n_runs, on.excluded_run_ids) == (12, (first.run_id,))
+    assert len(off.excluded_run_ids) == 1
     assert on.prompts[0].n_rounds == 2
+
+
+def test_an_outlier_is_flagged_and_kept() -> None:
+    runs = make_runs(on_speed(1.25), n_prompts=8, rounds=3)
+    odd = [r for r in runs if r.arm_id == 2][-3]
+    on = on_summary([_slowed(r, 1.5) if r is odd else r for r in runs])
+    assert on.outlier_run_ids == (odd.run_id,)
+    assert on.flags == ("outlier",)
+    assert on.n_prompts == 8
+    assert on.prompts[odd.prompt_id].n_rounds == 3
 
 
 def test_drift_is_flagged_on_every_arm() -> None:

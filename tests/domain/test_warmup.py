@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from specdash.domain.warmup import TimedRun, residuals, total_drift, warmup_runs
+from specdash.domain.warmup import TimedRun, outlier_runs, residuals, total_drift, warmup_runs
 
 
 def _series(speeds: list[float]) -> list[TimedRun]:
@@ -53,6 +53,21 @@ def test_each_arm_has_its_own_warmup_in_order_of_running() -> None:
 def test_residuals_are_against_the_median_of_arm_and_prompt() -> None:
     found = residuals(_series([100, 200, 400]))
     assert found == pytest.approx((-math.log(2), 0.0, math.log(2)))
+
+
+def test_outliers_are_judged_within_their_arm() -> None:
+    off = _series([100, 101, 99, 100.5, 99.5, 130, 100.2, 99.8])
+    on = [TimedRun(20 + i, "on", "p", i, s) for i, s in enumerate([200, 230, 170, 210, 190])]
+    assert outlier_runs([*off, *on]) == {5}
+
+
+def test_medians_of_three_rounds_do_not_make_the_others_outliers() -> None:
+    runs = [
+        TimedRun(3 * p + r, "off", p, 3 * p + r, 100 + step)
+        for p, low in enumerate([3, 4, 3.5, 4.5, 3.2, 4.1])
+        for r, step in enumerate([-low, 0, low])
+    ]
+    assert outlier_runs(runs) == frozenset()
 
 
 def test_drift_is_the_change_over_the_whole_experiment() -> None:
