@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from specdash.domain.summary import ArmSummary, CategoryRatio
+    from specdash.domain.records import ArmSummary, CategoryRatio
 
 PRACTICAL_DIFFERENCE = 0.02
 """Delta of METHOD 6: a smaller change is not worth a setting."""
@@ -74,10 +74,8 @@ def _with_verdict(summary: "ArmSummary", verdict: Verdict, name: str, where: str
         return f"{name} is **{ratio}x faster** than off {where} — {spread}."
     if verdict is Verdict.SLOWER:
         percent = 100 * (1 - summary.ratio)
-        return (
-            f"{name} is **slower**: {ratio}x the speed of off {where} ({percent:.{0 if percent >= 10 else 1}f} % slower)"
-            f" — {spread}."
-        )
+        slower = f"{percent:.{0 if percent >= 10 else 1}f} % slower"
+        return f"{name} is **slower**: {ratio}x the speed of off {where} ({slower}) — {spread}."
     if verdict is Verdict.NO_DIFFERENCE:
         return f"{name} makes **no practical difference** to off {where}: {ratio}x — {spread}."
     return _joined(f"{name} against off {where}: **not resolved**, {ratio}x — {spread}.", summary)

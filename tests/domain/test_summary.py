@@ -189,6 +189,26 @@ def test_a_repeating_text_cannot_make_an_arm_win() -> None:
     assert [p.is_degenerate for p in on.prompts] == [True] * 4 + [False] * 4
 
 
+def test_the_fastest_arm_is_sought_without_repeating_texts() -> None:
+    def speed(arm: int, prompt: int, round_: int) -> float:
+        ratio = (1.0, 1.3, 3.0 if prompt < 2 else 1.1)[arm]
+        return 100 * ratio * (jitter(prompt, round_) if arm else 1)
+
+    other = ArmFacts(3, "ngram-mod", False, "measured")
+    clean = make_runs(speed, n_arms=3, n_prompts=8)
+    assert [s.tied_with_best for s in summarise([OFF, ON, other], clean)] == [True, True, True]
+    marked = [replace(r, flags=frozenset({"degenerate"})) if r.prompt_id < 2 else r for r in clean]
+    assert [s.tied_with_best for s in summarise([OFF, ON, other], marked)] == [False, True, False]
+
+
+def test_prompts_outside_the_mix_do_not_count() -> None:
+    runs = make_runs(on_speed(1.25), n_prompts=6, categories=("a", "a", "b"))
+    on = on_summary(runs, {"b": 1.0})
+    assert (on.n_prompts, on.verdict) == (2, Verdict.NOT_RESOLVED)
+    assert on.flags == ("few_prompts",)
+    assert len(on.prompts) == 6
+
+
 def test_an_arm_that_wins_without_the_repeating_texts_too_wins() -> None:
     runs = [
         replace(r, flags=frozenset({"degenerate"})) if r.prompt_id == 0 else r
