@@ -26,6 +26,7 @@ from specdash.engines.llama_cpp_context import LlamaContext, check_settings
 from specdash.engines.llama_cpp_library import build_facts, start_library
 from specdash.engines.llama_cpp_loop import Generation, generate
 from specdash.engines.llama_cpp_model import LlamaModel
+from specdash.engines.llama_cpp_trial import repacked_weights_work
 from specdash.engines.process_memory import peak_rss_bytes
 from specdash.errors import EngineError, ModelError, SpecdashError, UnsupportedError, UsageError
 
@@ -113,6 +114,7 @@ class LlamaCppEngine:
                 "gpu_layers": settings.gpu_layers,
             },
             "drafts": {ref: draft.facts() for ref, draft in self._drafts.items()},
+            "repacked_weights": repacked_weights_work(),
             "n_ctx": self._n_ctx,
             "n_threads": settings.n_threads,
             "n_threads_batch": settings.n_threads,

@@ -9,6 +9,7 @@ from llama_cpp import llama_cpp as lib
 
 from specdash.domain.pairing import VOCAB_TYPE_NONE, VocabFacts
 from specdash.engines.llama_cpp_library import LOG, buffer_sizes
+from specdash.engines.llama_cpp_trial import repacked_weights_work
 from specdash.errors import EngineError, ModelError
 
 _PIECE_BYTES = 256
@@ -28,6 +29,7 @@ class LlamaModel:
         params = lib.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.vocab_only = vocab_only
+        params.use_extra_bufts = vocab_only or repacked_weights_work()
         self.name = name
         self.path = path
         with LOG.capture() as lines:
