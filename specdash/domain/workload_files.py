@@ -186,12 +186,13 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     lines = text.split("\n")
-    is_block = (
-        len(lines) > 1
-        and not text.startswith((" ", "\n"))
-        and all(line.isprintable() and not line.endswith(" ") for line in lines)
-    )
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if is_block else None)
+    style = None
+    if not all(line.isprintable() for line in lines):
+        style = '"'  # the only style that escapes
+    elif len(lines) > 1:
+        spaced = text.startswith((" ", "\n")) or any(line.endswith(" ") for line in lines)
+        style = '"' if spaced else "|"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _represent_text)

@@ -39,7 +39,7 @@ def sync_shipped(engine: Engine, folder: Path = SHIPPED_WORKLOADS) -> tuple[str,
 def save_workload(engine: Engine, workload: Workload, source: str = OWN) -> WorkloadView:
     """Store a workload as the current version of its name; the same prompts are the same row.
 
-    Title, description and weights are labels of a version and may change.
+    Title, description and weights are labels of a version: those given replace those stored.
     Raises :class:`~specdash.errors.UsageError` for an empty or otherwise unfit workload.
     """
     check_workload(workload)
@@ -104,9 +104,9 @@ def _save_once(engine: Engine, workload: Workload, source: str) -> WorkloadView:
             session.add(row)
             session.flush()
             session.add_all(_prompt_rows(known_id(row.id), workload))
-        row.title = workload.title
-        row.description = workload.description
-        row.weights = dict(workload.weights)
+        row.title = workload.title or row.title
+        row.description = workload.description or row.description
+        row.weights = dict(workload.weights) or row.weights
         current = session.exec(
             select(WorkloadVersion).where(
                 WorkloadVersion.name == workload.name, col(WorkloadVersion.is_current)
