@@ -47,21 +47,31 @@ def ratio_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     return _ratio_layout(figure, title, len(shown))
 
 
-def category_figure(arm: ArmSummary, style: Style) -> go.Figure:
-    """One arm's ratio in each category, with its own interval."""
+def category_figure(arms: Sequence[ArmSummary]) -> go.Figure:
+    """Every arm's ratio in each category, with its own interval; arms are set apart by height."""
+    styles = arm_styles([a.text for a in arms])
+    shown = [a for a in arms if a.categories and not a.is_baseline]
+    names = list(dict.fromkeys(c.category for a in shown for c in a.categories))
     figure = go.Figure()
-    for item in arm.categories:
-        name = f"{label(item.category)} (n={item.n})"
-        limits = (item.ratio_low, item.ratio_high)
-        _add_estimate(figure, name, style, item.ratio, limits)
-    ratios = [c.ratio for c in arm.categories]
-    mixed = bool(ratios) and min(ratios) < 1 < max(ratios)
-    title = (
-        "The sign differs between categories: faster in some, slower in others"
-        if mixed
-        else "Every category points the same way"
+    for position, arm in enumerate(shown):
+        offset = 0.36 * (position - (len(shown) - 1) / 2) / max(len(shown) - 1, 1)
+        for item in arm.categories:
+            _add_estimate(
+                figure,
+                names.index(item.category) + offset,
+                styles[arm.text],
+                item.ratio,
+                (item.ratio_low, item.ratio_high),
+                name=label(arm.text, 40) if item is arm.categories[0] else None,
+            )
+    sizes = {c.category: c.n for a in shown for c in a.categories}
+    _ratio_layout(figure, _category_title(shown), len(names))
+    figure.update_yaxes(
+        tickvals=list(range(len(names))),
+        ticktext=[f"{label(name)} (n={sizes[name]})" for name in names],
+        range=[len(names) - 0.5, -0.5],
     )
-    return _ratio_layout(figure, title, len(arm.categories))
+    return figure
 
 
 def prompt_figure(
@@ -107,9 +117,12 @@ def prompt_figure(
     return _layout(figure, _prompts_title(on_arms), height=150 + 30 * max(len(off), 1))
 
 
-def runs_figure(runs: Sequence[RunView]) -> go.Figure:
-    """Every run in order of execution: decode speed above, acceptance rate below."""
-    styles = arm_styles([r.arm for r in runs])
+def runs_figure(runs: Sequence[RunView], arm_texts: Sequence[str]) -> go.Figure:
+    """Every run in order of execution: decode speed above, acceptance rate below.
+
+    ``arm_texts`` are the experiment's arms in order, so that each looks as in the other figures.
+    """
+    styles = arm_styles(arm_texts)
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
     for arm, style in styles.items():
         own = [r for r in runs if r.arm == arm]
@@ -222,14 +235,18 @@ def steps_figure(steps: Sequence[Step]) -> go.Figure:
 
 def _add_estimate(
     figure: go.Figure,
-    name: str,
+    place: str | float,
     style: Style,
     ratio: float | None,
     limits: tuple[float | None, float | None],
+    *,
+    name: str | None = None,
 ) -> None:
+    """One point with its interval; hollow where there is no interval."""
     low, high = limits
-    error = (
-        {
+    error = None
+    if ratio is not None and low is not None and high is not None:
+        error = {
             "type": "data",
             "symmetric": False,
             "array": [high - ratio],
@@ -238,30 +255,44 @@ def _add_estimate(
             "width": 6,
             "color": style.color,
         }
-        if ratio is not None and low is not None and high is not None
-        else None
-    )
-    symbol: str = style.symbol if error else f"{style.symbol.removesuffix('-open')}-open"
     figure.add_scatter(
         x=[ratio],
-        y=[name],
+        y=[place],
         mode="markers",
-        marker={"color": style.color, "symbol": symbol, "size": 12, "line": {"width": 2}},
+        name=name,
+        showlegend=name is not None,
+        marker={
+            "color": style.color,
+            "symbol": style.symbol if error else f"{style.symbol.removesuffix('-open')}-open",
+            "size": 11,
+            "line": {"width": 0 if error else 2, "color": style.color},
+        },
         error_x=error,
         hovertemplate=f"{fmt.ratio(ratio, low, high)}, {fmt.interval(low, high)}<extra></extra>",
-        showlegend=False,
     )
 
 
 def _ratio_layout(figure: go.Figure, title: str, n_rows: int) -> go.Figure:
     figure.add_vline(x=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
-    figure.add_annotation(
-        x=1, y=1, yref="paper", yanchor="bottom", text="same speed", showarrow=False,
-        font={"color": OFF_COLOR, "size": 12},
-    )  # fmt: skip
-    figure.update_xaxes(title="Speed against off (ratio; right is faster)", ticksuffix="x")
+    figure.update_xaxes(
+        title="Speed against off (1x: the same; right: faster)",
+        ticksuffix="x",
+        range=_around_one(figure),
+    )
     figure.update_yaxes(autorange="reversed", automargin=True)
     return _layout(figure, title, height=130 + _ROW_PX * max(n_rows, 1))
+
+
+def _around_one(figure: go.Figure) -> tuple[float, float]:
+    """A range that holds every interval and ratio 1, with room on both sides."""
+    ends = [1.0]
+    for trace in figure.data:
+        error = trace.error_x
+        for x in trace.x:
+            if x is not None:
+                ends += [x - (error.arrayminus or [0])[0], x + (error.array or [0])[0]]
+    room = 0.08 * max(max(ends) - min(ends), 0.25)
+    return min(ends) - room, max(ends) + room
 
 
 def _layout(figure: go.Figure, title: str, *, height: int) -> go.Figure:
@@ -329,4 +360,17 @@ def _time_title(shown: Sequence[ArmSummary]) -> str:
     ]
     if not drafting:
         return "Where the decode time went"
+    if max(drafting) < 0.01:
+        return "Drafting took less than 1 % of the decode time"
     return f"Drafting took up to {fmt.percent(max(drafting))} of the decode time"
+
+
+def _category_title(shown: Sequence[ArmSummary]) -> str:
+    mixed = [
+        a.text
+        for a in shown
+        if min(c.ratio for c in a.categories) < 1 < max(c.ratio for c in a.categories)
+    ]
+    if mixed:
+        return "Faster in one category, slower in another: look before you choose"
+    return "Every category points the same way"

@@ -106,3 +106,18 @@ def summary_line(jobs: Sequence[JobView]) -> str:
     parts = [f"{running} running"] if running else []
     parts += [f"{queued} queued"] if queued else []
     return f"{fmt.listing(parts)}."
+
+
+def remember(page: str, jobs: Sequence[JobView]) -> None:
+    """What the whole page was drawn for; its fragment compares with that."""
+    st.session_state[f"{page}_jobs"] = _states(jobs)
+
+
+def rerun_when_changed(page: str, jobs: Sequence[JobView]) -> None:
+    """Draw the whole page anew when a job came, started or ended since it was drawn."""
+    if st.session_state.get(f"{page}_jobs") != _states(jobs):
+        st.rerun()
+
+
+def _states(jobs: Sequence[JobView]) -> list[tuple[int, str]]:
+    return sorted((j.job_id, j.state) for j in jobs)

@@ -130,14 +130,13 @@ def job_rows(jobs: Sequence[JobView]) -> list[Row]:
     return [
         {
             "Experiment": j.experiment_id,
-            "State": words.JOB_STATES[j.state].word,
             "Workload": j.workload,
             "Target": j.target,
             "Arms": ", ".join(a for a in j.arms if a != "off"),
+            "Runs": j.done,
             "Queued": j.queued_at,
             "Finished": j.finished_at,
             "Attempt": j.attempt,
-            "What happened": j.error_text,
         }
         for j in jobs
     ]

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from specdash.ui import format as fmt
 from specdash.ui.components import zone
 from specdash.ui.export import Row
 
@@ -58,4 +59,5 @@ def show_rows(
         key=key,
         alt=alt,
         height="auto" if height is None else height,
+        placeholder=fmt.DASH,
     )

@@ -1,7 +1,8 @@
 """The trend of the history: one line per arm and comparable setting, broken where builds change."""
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import pairwise
 
 import plotly.graph_objects as go
 
@@ -22,59 +23,82 @@ def series(rows: Sequence[HistoryRow]) -> dict[tuple[str, str, str], list[Histor
     return lines
 
 
-def trend_figure(rows: Sequence[HistoryRow]) -> go.Figure:
-    """Ratio against ``off`` over time with intervals; a dotted mark where the build changes."""
-    measured = [r for r in rows if r.summary.ratio is not None and not r.is_partial]
-    styles = arm_styles([r.arm for r in measured])
-    lines = series(measured)
-    workloads = {r.workload for r in measured}
+def places_of(rows: Sequence[HistoryRow]) -> dict[tuple[str, str, str | None], list[HistoryRow]]:
+    """Measured rows by workload, target and machine, newest first as given."""
+    places: dict[tuple[str, str, str | None], list[HistoryRow]] = {}
+    for row in rows:
+        if row.summary.ratio is not None and not row.is_partial:
+            places.setdefault((row.workload, row.target, row.machine), []).append(row)
+    return places
+
+
+def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Figure:
+    """Ratio against ``off`` over time with intervals; a dotted mark where the build changes.
+
+    The rows are measured ones of one workload, target and machine; ``arm_texts`` are all arms of
+    the page, so that each looks the same in every figure.
+    """
+    styles = arm_styles(arm_texts)
+    lines = series(rows)
     figure = go.Figure()
     named: set[str] = set()
-    for (workload, _key, _identity), points in lines.items():
+    for points in lines.values():
         arm = points[0].arm
-        name = arm if len(workloads) == 1 else f"{arm} on {workload}"
         style = styles[arm]
         figure.add_scatter(
             x=[p.created_at for p in points],
             y=[p.summary.ratio for p in points],
             mode="lines+markers",
-            name=label(name, 44),
-            legendgroup=name,
-            showlegend=name not in named,
+            name=label(arm, 40),
+            legendgroup=arm,
+            showlegend=arm not in named,
             line={"color": style.color, "dash": style.dash, "width": 1.5},
-            marker={"color": style.color, "symbol": style.symbol, "size": 9},
+            marker={"color": style.color, "symbol": style.symbol, "size": 8},
             error_y=_errors(points, style.color),
-            customdata=[
-                f"{label(p.workload)}, {label(p.target)}<br>"
-                f"{fmt.ratio(p.summary.ratio, p.summary.ratio_low, p.summary.ratio_high)}, "
-                f"{fmt.interval(p.summary.ratio_low, p.summary.ratio_high)}, "
-                f"{fmt.plural(p.summary.n_prompts, 'prompt')}<br>experiment {p.experiment_id}"
-                for p in points
-            ],
+            customdata=[_hover(p) for p in points],
             hovertemplate="%{x|%Y-%m-%d %H:%M}<br>%{customdata}<extra></extra>",
         )
-        named.add(name)
-        for before, after in itertools.pairwise(points):
-            if before.engine_build != after.engine_build:
-                figure.add_vline(
-                    x=after.created_at, line={"color": OFF_COLOR, "width": 1, "dash": "dot"}
-                )
-                figure.add_annotation(
-                    x=after.created_at, y=1, yref="paper", yanchor="bottom", showarrow=False,
-                    text=label(after.engine_build or "unknown build", 18),
-                    font={"size": 11, "color": OFF_COLOR},
-                )  # fmt: skip
+        named.add(arm)
+    for moment, build in _build_changes(lines.values()).items():
+        figure.add_vline(x=moment, line={"color": OFF_COLOR, "width": 1, "dash": "dot"})
+        figure.add_annotation(
+            x=moment,
+            y=1,
+            yref="paper",
+            yanchor="bottom",
+            text=f"build {label(build or 'unknown', 18)}",
+            showarrow=False,
+            font={"size": 11, "color": OFF_COLOR},
+        )
     figure.add_hline(y=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
     figure.update_yaxes(title="Speed against off (ratio)", ticksuffix="x")
-    figure.update_xaxes(title=None)
     figure.update_layout(
         template=TEMPLATE,
-        title={"text": _title(len(measured), len(lines))},
-        height=360,
-        margin={"l": 8, "r": 16, "t": 36, "b": 8},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.15, "xanchor": "left", "x": 0},
+        title={"text": _title(rows, len(lines))},
+        height=320,
+        margin={"l": 8, "r": 16, "t": 28, "b": 8},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.22, "xanchor": "left", "x": 0},
     )
     return figure
+
+
+def _build_changes(lines: Iterable[Sequence[HistoryRow]]) -> dict[datetime, str | None]:
+    """When a line went on with another build, and which."""
+    return {
+        after.created_at: after.engine_build
+        for points in lines
+        for before, after in pairwise(points)
+        if before.engine_build != after.engine_build
+    }
+
+
+def _hover(point: HistoryRow) -> str:
+    s = point.summary
+    return (
+        f"{label(point.arm, 40)}<br>{fmt.ratio(s.ratio, s.ratio_low, s.ratio_high)}, "
+        f"{fmt.interval(s.ratio_low, s.ratio_high)}, {fmt.plural(s.n_prompts, 'prompt')}<br>"
+        f"experiment {point.experiment_id}, build {label(point.engine_build or 'unknown')}"
+    )
 
 
 def _errors(points: Sequence[HistoryRow], color: str) -> dict[str, object]:
@@ -99,8 +123,10 @@ def _errors(points: Sequence[HistoryRow], color: str) -> dict[str, object]:
     }
 
 
-def _title(n_points: int, n_lines: int) -> str:
-    results = fmt.plural(n_points, "result")
-    if n_lines == 1:
-        return f"{results}, all with equal settings"
-    return f"{results} in {n_lines} groups of equal settings; only those are joined"
+def _title(rows: Sequence[HistoryRow], n_lines: int) -> str:
+    first = rows[0]
+    where = f"{first.workload} · {first.target} · {first.machine or 'unknown machine'}"
+    n_arms = len({r.arm_identity for r in rows})
+    if n_lines > n_arms:
+        return f"{where}: settings changed, lines join equal ones only"
+    return f"{where}: {fmt.plural(len(rows), 'result')}"

@@ -21,8 +21,17 @@ def verdict_line(arm: ArmSummary, workload: str) -> None:
             st.caption(f":material/flag: {words.flag(flag)}")
 
 
-def equality(arm: ArmSummary) -> str:
-    """How many outputs equal those of ``off``."""
-    if arm.is_baseline or not arm.n_compared:
-        return "not compared"
-    return f"{fmt.out_of(arm.n_equal, arm.n_compared)} outputs equal"
+def numbers(arm: ArmSummary, off: ArmSummary | None) -> None:
+    """The measured numbers behind the sentence, each with its name."""
+    if arm.decode_tok_s is None:
+        return
+    parts = [fmt.tok_s(arm.decode_tok_s)]
+    if off is not None and off.decode_tok_s is not None:
+        parts[0] += f" against {fmt.tok_s(off.decode_tok_s)} off"
+    if arm.acceptance is not None:
+        parts.append(f"acceptance rate {fmt.percent(arm.acceptance.acceptance_rate)}")
+        tokens = fmt.number(arm.acceptance.tokens_per_target_pass, 2)
+        parts.append(f"{tokens} tokens per target pass")
+    if arm.n_compared:
+        parts.append(f"{fmt.out_of(arm.n_equal, arm.n_compared)} outputs equal to off")
+    st.caption(" · ".join(parts))

@@ -52,9 +52,9 @@ def test_prompt_chart_joins_each_pair_and_names_the_axis_unit() -> None:
 
 
 def test_a_sign_that_flips_between_categories_is_the_title() -> None:
-    styles = arm_styles([ARMS[1].text])
-    drawn = spec(charts.category_figure(ARMS[1], styles[ARMS[1].text]))
-    assert drawn["layout"]["title"]["text"].startswith("The sign differs between categories")
+    drawn = spec(charts.category_figure(ARMS))
+    assert drawn["layout"]["title"]["text"].startswith("Faster in one category, slower in another")
+    assert drawn["layout"]["yaxis"]["ticktext"] == ["records (n=5)", "prose (n=5)"]
 
 
 def test_runs_chart_leaves_unknown_acceptance_out() -> None:
@@ -62,7 +62,7 @@ def test_runs_chart_leaves_unknown_acceptance_out() -> None:
         run_view(arm="off", acceptance_rate=None, order_index=0, is_warmup=True),
         run_view(order_index=1),
     )
-    drawn = spec(charts.runs_figure(runs))
+    drawn = spec(charts.runs_figure(runs, [a.text for a in ARMS]))
     assert [t["name"] for t in drawn["data"]] == ["off", ARMS[1].text, ARMS[1].text]
     assert drawn["data"][0]["marker"]["opacity"] == [0.35]
     assert drawn["layout"]["title"]["text"] == (
@@ -99,7 +99,7 @@ def test_steps_chart_title_counts_the_drafts() -> None:
         charts.ratio_figure(ARMS),
         charts.prompt_figure(ARMS),
         charts.time_figure(ARMS),
-        trend_figure([history_row()]),
+        trend_figure([history_row()], [history_row().arm]),
     ],
 )
 def test_every_figure_names_its_template(figure: Any) -> None:
@@ -125,10 +125,10 @@ def test_a_trend_joins_only_equal_keys_and_marks_a_new_build() -> None:
     second = history_row(experiment_arm_id=2, engine_build="0.3.40")
     other = history_row(experiment_arm_id=3, base_key="key-2")
     assert [len(points) for points in series([other, second, first]).values()] == [2, 1]
-    drawn = spec(trend_figure([first, second, other]))
+    drawn = spec(trend_figure([first, second, other], [first.arm]))
     assert len(drawn["data"]) == 2
     texts = [a.get("text") for a in drawn["layout"]["annotations"]]
-    assert texts == ["0.3.40"]
+    assert texts == ["build 0.3.40"]
 
 
 def test_results_without_a_key_are_never_joined() -> None:

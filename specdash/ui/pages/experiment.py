@@ -7,10 +7,9 @@ import streamlit as st
 
 from specdash.domain.summary import ArmSummary
 from specdash.store.comparison import choice_text
-from specdash.store.views import ExperimentReport, RunView
+from specdash.store.views import ExperimentReport, JobView, RunView
 from specdash.ui import charts, components, data, live, nav, rows, tables, verdicts
 from specdash.ui import format as fmt
-from specdash.ui.palette import arm_styles
 from specdash.ui.repeat import repeat_command
 
 _METHOD = (
@@ -20,16 +19,17 @@ _METHOD = (
 )
 
 
-def _live_part(experiment_id: int, job_id: int) -> None:
+def _stage(job: JobView) -> tuple[int, str, int]:
+    return job.job_id, job.state, job.done * 10 // job.total if job.total else 0
+
+
+def _live_part(job_id: int) -> None:
     with components.page_guard():
         job = data.job(job_id)
         live.worker_line(data.worker(), waiting=job.state == "queued")
         live.progress(job)
         # A redraw of the charts only when the work ended or a tenth of it was added.
-        stage = (job.state, job.done * 10 // job.total if job.total else 0)
-        key = f"stage_{experiment_id}"
-        if st.session_state.setdefault(key, stage) != stage:
-            st.session_state[key] = stage
+        if st.session_state.get("experiment_stage") != _stage(job):
             st.rerun()
 
 
@@ -59,16 +59,12 @@ def _verdicts(report: ExperimentReport) -> None:
             "ranked.",
             icon=":material/hourglass_bottom:",
         )
+    off = next((a for a in report.arms if a.is_baseline), None)
     for arm in report.arms:
-        with st.container(border=not arm.is_baseline, key=f"arm_{arm.arm_id}"):
-            verdicts.verdict_line(arm, report.experiment.workload)
-
-
-def _numbers(report: ExperimentReport) -> None:
-    with st.grid(min(4, 2 * len(report.arms)), min_column_width=170):
-        for arm in report.arms[:4]:
-            st.metric(f"{arm.text}: decode speed", fmt.tok_s(arm.decode_tok_s))
-            st.metric(f"{arm.text}: outputs", verdicts.equality(arm))
+        if not arm.is_baseline:
+            with st.container(border=True, key=f"arm_{arm.arm_id}"):
+                verdicts.verdict_line(arm, report.experiment.workload)
+                verdicts.numbers(arm, off)
 
 
 def _pictures(report: ExperimentReport) -> None:
@@ -81,23 +77,15 @@ def _pictures(report: ExperimentReport) -> None:
         st.caption(_METHOD)
     with right, st.container(border=True, height="stretch"):
         components.show_figure(charts.prompt_figure(report.arms), key="fig_prompts")
-    _categories(on_arms)
     left, right = st.columns(2)
     with left, st.container(border=True, height="stretch"):
         components.show_figure(charts.time_figure(report.arms), key="fig_time")
     if any(a.acceptance and a.acceptance.per_position for a in on_arms):
         with right, st.container(border=True, height="stretch"):
-            components.show_figure(charts.position_figure(on_arms), key="fig_positions")
-
-
-def _categories(on_arms: Sequence[ArmSummary]) -> None:
-    styles = arm_styles([a.text for a in on_arms])
-    for arm in on_arms:
-        if len(arm.categories) > 1:
-            with st.container(border=True):
-                figure = charts.category_figure(arm, styles[arm.text])
-                st.caption(f"{fmt.code(arm.text)} by category")
-                components.show_figure(figure, key=f"fig_cat_{arm.arm_id}")
+            components.show_figure(charts.position_figure(report.arms), key="fig_positions")
+    if any(len(a.categories) > 1 for a in on_arms):
+        with st.container(border=True):
+            components.show_figure(charts.category_figure(report.arms), key="fig_categories")
 
 
 def _summary_table(report: ExperimentReport) -> None:
@@ -123,7 +111,7 @@ def _choice(report: ExperimentReport, arm: ArmSummary) -> str:
 
 def _runs(report: ExperimentReport, runs: Sequence[RunView]) -> None:
     st.subheader("Raw runs")
-    components.show_figure(charts.runs_figure(runs), key="fig_runs")
+    components.show_figure(charts.runs_figure(runs, [a.text for a in report.arms]), key="fig_runs")
     shown = rows.run_rows(runs)
     linked = [{"Open": nav.run_url(r.run_id), **row} for r, row in zip(runs, shown, strict=True)]
     tables.show_rows(
@@ -182,9 +170,8 @@ def _page() -> None:
     _header(report)
     if live.is_active(job):
         with st.container(border=True):
-            st.fragment(_live_part, key="experiment_live", run_every=live.POLL_EVERY)(
-                experiment_id, job.job_id
-            )
+            st.session_state["experiment_stage"] = _stage(job)
+            st.fragment(_live_part, key="experiment_live", run_every=live.POLL_EVERY)(job.job_id)
         st.page_link(nav.QUEUE, label="Queue", icon=":material/list_alt:")
     live.error_of(job)
     runs = data.runs(experiment_id)
@@ -192,7 +179,6 @@ def _page() -> None:
         _environment(report)
         return
     _verdicts(report)
-    _numbers(report)
     _pictures(report)
     _summary_table(report)
     _runs(report, runs)

