@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from specdash.domain.multiple import LogSpeeds
-from specdash.domain.warmup import TimedRun, outlier_runs, total_drift, warmup_runs
+from specdash.domain.warmup import Drift, TimedRun, drift_of, outlier_runs, warmup_runs
 
 Block: TypeAlias = tuple[int, int]
 """(prompt id, round)."""
@@ -34,7 +34,7 @@ class Blocks:
     excluded: frozenset[Block]
     outliers: frozenset[int]
     """Run ids, flagged and kept."""
-    drift: float | None
+    drift: Drift | None
 
     def log_speeds(self, arm_id: int) -> LogSpeeds:
         """ln(tokens/s) of one arm by block."""
@@ -54,7 +54,7 @@ def arrange(runs: Iterable[BlockRun]) -> Blocks:
     for run in ordered:
         if (run.prompt_id, run.round) not in excluded:
             by_arm.setdefault(run.arm_id, {})[run.prompt_id, run.round] = run
-    return Blocks(by_arm, excluded, outlier_runs(timed), total_drift(timed))
+    return Blocks(by_arm, excluded, outlier_runs(timed), drift_of(timed))
 
 
 def total_time_ratio(

@@ -34,6 +34,10 @@ class Acceptance:
     n_runs: int = 0
     n_known: int = 0
     """Runs whose drafted and accepted tokens are known; below ``n_runs`` it must be said."""
+    n_discarded: int | None = None
+    """Proposed and never tested (below the minimum length); in no rate but the next."""
+    accepted_of_proposed: float | None = None
+    """A / (D + discarded): the denominator of engines that count every proposed token."""
     assumes_full_drafts: bool = False
     """``conditional`` took every draft for full length, because the counters cannot tell."""
 
@@ -66,6 +70,7 @@ def acceptance(runs: Sequence[RunCounters], by_prompt: Sequence[Hashable] = ()) 
         invalid=broken,
         n_runs=len(runs),
         n_known=len(drafts),
+        n_discarded=_sum_known(c.n_discarded for c in runs),
     )
     if broken:
         return raw
@@ -101,6 +106,12 @@ def acceptance(runs: Sequence[RunCounters], by_prompt: Sequence[Hashable] = ()) 
         ),
         n_runs=raw.n_runs,
         n_known=raw.n_known,
+        n_discarded=raw.n_discarded,
+        accepted_of_proposed=_share(
+            (c.n_drafted + c.n_discarded, c.n_accepted)
+            for c in runs
+            if c.n_drafted is not None and c.n_accepted is not None and c.n_discarded is not None
+        ),
         assumes_full_drafts=assumed,
     )
 

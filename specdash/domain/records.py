@@ -114,4 +114,4 @@ class ArmSummary:
     tied_with_best: bool | None = None
     """Not separable from the fastest arm (Holm over all pairs); ``None`` without a ratio."""
     drift: float | None = None
-    """Relative change of speed over the whole experiment; over 2 % it carries a flag."""
+    """Relative change of speed over the whole experiment; clear and over 2 % it is flagged."""

@@ -36,7 +36,6 @@ __all__ = [
 
 SHORT_TOKENS = 64
 """A run with fewer tokens carries the flag ``short``."""
-DRIFT_LIMIT = 0.02
 DEGENERATE = "degenerate"
 _MEASURED = "measured"
 _WITHOUT_RATIO = frozenset({"inactive", "unsupported", "failed"})
@@ -153,7 +152,7 @@ def _summarise_arm(
         ),
         outlier_run_ids=tuple(r.run_id for r in measured if r.run_id in experiment.blocks.outliers),
         tied_with_best=ties.get(arm.arm_id) if ratio is not None else None,
-        drift=experiment.blocks.drift,
+        drift=experiment.blocks.drift.total if experiment.blocks.drift else None,
     )
 
 
@@ -176,7 +175,7 @@ def _flags(
         "diverged": any(r.equal_off is False for r in runs),
         DEGENERATE: any(p.is_degenerate for p in against.prompts),
         "sign_flip": category_signs_differ(against.categories),
-        "drift": bool(runs) and drift is not None and abs(drift) > DRIFT_LIMIT,
+        "drift": bool(runs) and drift is not None and drift.is_worrying,
         "outlier": any(r.run_id in experiment.blocks.outliers for r in runs),
         "warmup_excluded": any((r.prompt_id, r.round) in excluded for r in runs),
     }

@@ -9,8 +9,11 @@ import numpy as np
 
 from specdash.domain.statistics import outliers
 
+DRIFT_LIMIT = 0.02
 _REST_AT_LEAST = 4
 _ROUNDING = 1e-9
+_LARGEST_CHANGE = 100.0  # of ln(speed); more is no machine
+_Z = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,19 @@ class TimedRun:
     prompt: Hashable
     order_index: int
     speed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Relative change of speed from the first run to the last, and whether it is beyond chance."""
+
+    total: float
+    is_clear: bool
+
+    @property
+    def is_worrying(self) -> bool:
+        """Clear, and over 2 %: noise alone moves the slope of a small experiment that far."""
+        return self.is_clear and abs(self.total) > DRIFT_LIMIT
 
 
 def residuals(runs: Sequence[TimedRun]) -> tuple[float, ...]:
@@ -74,12 +90,13 @@ def outlier_runs(runs: Sequence[TimedRun]) -> frozenset[int]:
     )
 
 
-def total_drift(runs: Sequence[TimedRun]) -> float | None:
-    """Relative change of speed from the first run to the last; ``None`` without repeats.
+def drift_of(runs: Sequence[TimedRun]) -> Drift | None:
+    """Change of speed along the order index; ``None`` without repeats of an arm and prompt.
 
-    Theil-Sen: the median slope of ln(speed) on the order index over all pairs of runs of the same
-    arm and prompt. Pairs across prompts would carry no drift between them, since each prompt's
-    own level is taken out, and would pull the median to 0.
+    Theil-Sen slope of ln(speed) over the pairs of runs within an arm and prompt, and the Kendall
+    test over the same pairs (Hirsch, Slack and Smith 1982, seasons being arm and prompt). Pairs
+    across prompts would carry no drift between them, since each prompt's own level is taken out,
+    and would pull the median to 0.
     """
     groups: dict[tuple[Hashable, Hashable], list[tuple[int, float]]] = {}
     for run in runs:
@@ -94,4 +111,10 @@ def total_drift(runs: Sequence[TimedRun]) -> float | None:
     if not slopes:
         return None
     indices = [run.order_index for run in runs]
-    return math.expm1(min(median(slopes) * (max(indices) - min(indices)), 700.0))
+    change = median(slopes) * (max(indices) - min(indices))
+    score = sum(s > 0 for s in slopes) - sum(s < 0 for s in slopes)
+    variance = sum(n * (n - 1) * (2 * n + 5) / 18 for n in map(len, groups.values()))
+    return Drift(
+        total=math.expm1(min(change, _LARGEST_CHANGE)),
+        is_clear=abs(score) - 1 > _Z * math.sqrt(variance),
+    )

@@ -1,6 +1,7 @@
 """The numbers of METHOD 2 and 3, and what happens where a counter is missing or wrong."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -142,6 +143,15 @@ def test_missing_counters_stay_missing_and_coverage_is_told() -> None:
     assert acceptance([missing]).tokens_per_target_pass is None
     assert acceptance([none]).tokens_per_target_pass == 1.0
     assert acceptance([none]).acceptance_rate == 0.0
+
+
+def test_discarded_tokens_have_a_rate_of_their_own() -> None:
+    run = RunCounters(n_generated=200, n_drafted=200, n_accepted=120, n_discarded=100)
+    found = acceptance([run])
+    assert found.acceptance_rate == 0.6
+    assert found.accepted_of_proposed == 0.4
+    assert found.n_discarded == 100
+    assert acceptance([replace(run, n_discarded=None)]).accepted_of_proposed is None
 
 
 def test_mean_over_prompts_stands_beside_the_pooled_rate() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from specdash.domain.warmup import TimedRun, outlier_runs, residuals, total_drift, warmup_runs
+from specdash.domain.warmup import TimedRun, drift_of, outlier_runs, residuals, warmup_runs
 
 
 def _series(speeds: list[float]) -> list[TimedRun]:
@@ -72,14 +72,34 @@ def test_medians_of_three_rounds_do_not_make_the_others_outliers() -> None:
 
 def test_drift_is_the_change_over_the_whole_experiment() -> None:
     runs = [TimedRun(i, "ab"[i % 2], i % 6, i, (50 + 10 * (i % 6)) * 0.999**i) for i in range(36)]
-    assert total_drift(runs) == pytest.approx(0.999**35 - 1)
+    found = drift_of(runs)
+    assert found is not None
+    assert found.total == pytest.approx(0.999**35 - 1)
+    assert found.is_worrying
+
+
+def test_a_small_clear_drift_is_no_worry() -> None:
+    found = drift_of([TimedRun(i, "off", i % 6, i, 100 * 0.9999**i) for i in range(36)])
+    assert found is not None
+    assert found.is_clear
+    assert not found.is_worrying
+
+
+def test_noise_of_two_rounds_is_no_worry() -> None:
+    noise = [1.03, 0.97, 1.0, 1.04, 0.98, 1.01, 0.96, 1.02, 0.99, 1.0, 1.05, 0.97]
+    found = drift_of([TimedRun(i, "off", i % 6, i, 100 * n) for i, n in enumerate(noise)])
+    assert found is not None
+    assert abs(found.total) > 0.02
+    assert not found.is_clear
+    assert not found.is_worrying
 
 
 def test_one_outlier_is_no_drift() -> None:
-    found = total_drift(_series([100, 100, 100, 20, 100, 100, 100]))
-    assert found == pytest.approx(0.0)
+    found = drift_of(_series([100, 100, 100, 20, 100, 100, 100]))
+    assert found is not None
+    assert found.total == pytest.approx(0.0)
 
 
 def test_drift_needs_repeats() -> None:
-    assert total_drift([TimedRun(i, "off", i, i, 100.0) for i in range(5)]) is None
-    assert total_drift([]) is None
+    assert drift_of([TimedRun(i, "off", i, i, 100.0) for i in range(5)]) is None
+    assert drift_of([]) is None
