@@ -53,7 +53,9 @@ def warmup_runs(runs: Sequence[TimedRun]) -> frozenset[int]:
     """Ids of leading runs of an arm that are too slow for what follows.
 
     While at least 4 values remain after it, a leading residual below Q1 - 1.5 IQR of the rest is
-    marked (Tukey's fence).
+    marked (Tukey's fence). Residuals that are 0 because the run is the median of its own prompt
+    are left out of the quartiles: with three rounds they would narrow the fence so much that noise
+    crosses it in one arm of ten.
     """
     series: dict[Hashable, list[tuple[int, int, float]]] = {}
     for run, residual in zip(runs, residuals(runs), strict=True):
@@ -65,7 +67,8 @@ def warmup_runs(runs: Sequence[TimedRun]) -> frozenset[int]:
             rest = [r for _, _, r in ordered[i + 1 :]]
             if len(rest) < _REST_AT_LEAST:
                 break
-            q1, q3 = np.quantile(rest, [0.25, 0.75])
+            spread = [r for r in rest if abs(r) > _ROUNDING]
+            q1, q3 = np.quantile(spread if len(spread) > 1 else rest, [0.25, 0.75])
             if residual >= q1 - 1.5 * (q3 - q1) - _ROUNDING:
                 break
             marked.add(run_id)
@@ -75,8 +78,8 @@ def warmup_runs(runs: Sequence[TimedRun]) -> frozenset[int]:
 def outlier_runs(runs: Sequence[TimedRun]) -> frozenset[int]:
     """Ids of runs far off their arm's other residuals; flagged, never left out for it.
 
-    A run that is the median of its own prompt has residual 0 by construction and says nothing
-    about the spread: with three rounds those zeros would make four of five experiments look odd.
+    Here too the residual 0 of a median run says nothing about the spread: with three rounds those
+    zeros would make four of five experiments look odd.
     """
     series: dict[Hashable, list[tuple[int, float]]] = {}
     for run, residual in zip(runs, residuals(runs), strict=True):

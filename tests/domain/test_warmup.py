@@ -44,6 +44,20 @@ def test_prompts_of_different_speed_are_no_warmup() -> None:
     assert warmup_runs(runs) == frozenset()
 
 
+def test_medians_of_three_rounds_do_not_narrow_the_fence() -> None:
+    speeds = {0: (97.4, 100, 101), 1: (98, 100, 102), 2: (100, 97, 103), 3: (102, 98, 100)}
+    runs = [
+        TimedRun(4 * round_ + prompt, "off", prompt, 4 * round_ + prompt, speeds[prompt][round_])
+        for round_ in range(3)
+        for prompt in range(4)
+    ]
+    assert warmup_runs(runs) == frozenset()
+
+
+def test_one_slow_run_before_equal_ones_is_marked() -> None:
+    assert warmup_runs(_series([90.0, *[100.0] * 5])) == {0}
+
+
 def test_each_arm_has_its_own_warmup_in_order_of_running() -> None:
     off = _series([497, 496, 498, 497, 496, 498])
     on = [TimedRun(10 + i, "on", "p", i, s) for i, s in enumerate([300, 600, 601, 599, 600, 601])]
