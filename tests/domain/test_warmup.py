@@ -45,7 +45,7 @@ def test_prompts_of_different_speed_are_no_warmup() -> None:
 
 
 def test_medians_of_three_rounds_do_not_narrow_the_fence() -> None:
-    speeds = {0: (97.4, 100, 101), 1: (98, 100, 102), 2: (100, 97, 103), 3: (102, 98, 100)}
+    speeds = {0: (94.5, 100, 101), 1: (98, 100, 102), 2: (100, 97, 103), 3: (102, 98, 100)}
     runs = [
         TimedRun(4 * round_ + prompt, "off", prompt, 4 * round_ + prompt, speeds[prompt][round_])
         for round_ in range(3)
