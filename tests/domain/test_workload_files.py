@@ -389,8 +389,23 @@ _json = st.recursive(
         st.lists(inner, max_size=4)
         | st.dictionaries(
             st.sampled_from(
-                "prompts prompt messages role content text system key name category max_tokens"
-                " weights title type tool_calls".split()
+                [
+                    "prompts",
+                    "prompt",
+                    "messages",
+                    "role",
+                    "content",
+                    "text",
+                    "system",
+                    "key",
+                    "name",
+                    "category",
+                    "max_tokens",
+                    "weights",
+                    "title",
+                    "type",
+                    "tool_calls",
+                ]
             ),
             inner | st.sampled_from(["user", "assistant", "text"]),
             max_size=4,
