@@ -1,0 +1,115 @@
+"""Two arms set against each other, of one experiment or of two."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from specdash.domain.arms import parse_arm
+from specdash.domain.comparability import comparable
+from specdash.domain.counters import RunCounters
+from specdash.domain.summary import ArmFacts, ArmSummary, RunFacts, summarise
+from specdash.store.views import ExperimentView, HistoryRow, RunView
+
+_A, _B = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An arm that can be chosen; ``text`` is what people see and what the address holds."""
+
+    text: str
+    experiment_id: int
+    arm: str
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One arm with its experiment and runs."""
+
+    experiment: ExperimentView
+    arm: ArmSummary
+    runs: tuple[RunView, ...]
+
+    def arm_fields(self) -> Mapping[str, object]:
+        """What of the arm key is known here."""
+        calls = parse_arm(self.arm.text).calls
+        return {
+            "engine": self.experiment.engine,
+            "engine_version": self.experiment.engine_build,
+            "method": " + ".join(c.method for c in calls),
+            "parameters": {k: v for c in calls for k, v in c.params},
+        }
+
+
+def choice_text(experiment_id: int, workload: str, arm: str) -> str:
+    return f"{experiment_id} · {workload} · {arm}"
+
+
+def choices(rows: Sequence[HistoryRow]) -> tuple[Choice, ...]:
+    """Every arm of the history, newest experiment first, with its ``off``."""
+    found: dict[str, Choice] = {}
+    for row in rows:
+        for arm in ("off", row.arm):
+            text = choice_text(row.experiment_id, row.workload, arm)
+            found.setdefault(text, Choice(text, row.experiment_id, arm))
+    return tuple(found.values())
+
+
+def not_comparable_reasons(a: Side, b: Side) -> tuple[str, ...]:
+    """Every reason in words; empty when the two may stand side by side."""
+    reasons = [
+        f"{side.arm.text} of experiment {side.experiment.experiment_id} was not measured"
+        f" ({side.arm.reason or side.arm.status})"
+        for side in (a, b)
+        if side.arm.status != "measured"
+    ]
+    if a.experiment.experiment_id == b.experiment.experiment_id:
+        return tuple(reasons)
+    unknown = [s.experiment.experiment_id for s in (a, b) if s.experiment.base_key is None]
+    reasons += [
+        f"the settings of experiment {i} are not known, for it never started" for i in unknown
+    ]
+    if not unknown:
+        outcome = comparable(a.experiment.base_key_fields, b.experiment.base_key_fields)
+        reasons += [difference.words() for difference in outcome.differences]
+    return tuple(reasons)
+
+
+def compare_sides(a: Side, b: Side) -> ArmSummary:
+    """B against A by the same statistics as an arm against ``off``.
+
+    Runs pair by prompt and round; rounds of two experiments did not run back to back, so drift of
+    the machine between them is in the ratio.
+    """
+    arms = (
+        ArmFacts(_A, a.arm.text, is_baseline=True, status=a.arm.status, reason=a.arm.reason),
+        ArmFacts(_B, b.arm.text, is_baseline=False, status=b.arm.status, reason=b.arm.reason),
+    )
+    runs = [*_facts(a.runs, _A, 0), *_facts(b.runs, _B, len(a.runs))]
+    return summarise(arms, runs)[1]
+
+
+def _facts(runs: Sequence[RunView], arm_id: int, first: int) -> list[RunFacts]:
+    return [
+        RunFacts(
+            run_id=run.run_id,
+            arm_id=arm_id,
+            prompt_id=run.prompt_id,
+            prompt_key=run.prompt_key,
+            category=run.category,
+            round=run.round,
+            order_index=first + position,
+            is_warmup=run.is_warmup,
+            counters=RunCounters(
+                n_generated=run.n_generated,
+                prefill_s=run.prefill_s,
+                decode_s=run.decode_s,
+                n_prompt=run.n_prompt,
+                n_verify_steps=run.n_verify_steps,
+                n_plain_steps=run.n_plain_steps,
+                n_drafted=run.n_drafted,
+                n_accepted=run.n_accepted,
+            ),
+            flags=frozenset(run.flags),
+        )
+        for position, run in enumerate(runs)
+    ]

@@ -1,0 +1,151 @@
+"""``doctor``: everything a measurement needs, looked at once, each with a next step."""
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import humanize
+import psutil
+
+from specdash import __version__
+from specdash.errors import SpecdashError
+from specdash.settings import Settings
+from specdash.worker.machine import allowed_cpus, gpu_names
+
+_BUSY_SHARE = 0.5
+"""Load average per allowed CPU from which another program would be measured too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """One look: ``level`` is ``ok``, ``warning`` or ``error``."""
+
+    name: str
+    level: str
+    text: str
+
+
+def examine(settings: Settings) -> list[Examination]:
+    """All looks in order; one that fails is an ``error`` and the others go on."""
+    looks: tuple[tuple[str, Callable[[Settings], Examination]], ...] = (
+        ("program", _program),
+        ("data folder", _data_folder),
+        ("database", _database),
+        ("worker", _worker),
+        ("llama.cpp", _library),
+        ("demo model", _demo),
+        ("processors", _processors),
+        ("memory", _memory),
+        ("GPU", _gpu),
+    )
+    found = []
+    for name, look in looks:
+        try:
+            found.append(look(settings))
+        except SpecdashError as error:
+            found.append(Examination(name, "error", str(error)))
+    return found
+
+
+def _program(_settings: Settings) -> Examination:
+    system = f"{platform.system()} {platform.machine()}"
+    return Examination(
+        "program", "ok", f"specdash {__version__}, Python {platform.python_version()}, {system}"
+    )
+
+
+def _data_folder(settings: Settings) -> Examination:
+    folder = settings.resolved_data_dir
+    if not folder.is_dir():
+        return Examination("data folder", "warning", f"{folder} does not exist yet.")
+    if not os.access(folder, os.W_OK):
+        return Examination(
+            "data folder",
+            "error",
+            f"{folder} cannot be written. Set SPECDASH_DATA_DIR to a folder that can.",
+        )
+    free = humanize.naturalsize(psutil.disk_usage(str(folder)).free, binary=True)
+    return Examination("data folder", "ok", f"{folder}, {free} free")
+
+
+def _database(settings: Settings) -> Examination:
+    from specdash.store.schema import check_schema, current_revision
+    from specdash.store.session import make_engine
+
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        check_schema(engine)
+        shown = engine.url.render_as_string(hide_password=True)
+        return Examination("database", "ok", f"{shown}, schema {current_revision(engine)}")
+    finally:
+        engine.dispose()
+
+
+def _worker(settings: Settings) -> Examination:
+    from specdash.store.queries import worker_status
+    from specdash.store.session import make_engine, read_session
+
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        with read_session(engine) as session:
+            status = worker_status(session)
+    finally:
+        engine.dispose()
+    if status.alive:
+        return Examination("worker", "ok", f"alive, process {status.pid} on {status.host}")
+    seen = (
+        f"last seen {humanize.naturaltime(status.last_seen_at)}"
+        if status.last_seen_at
+        else "never seen"
+    )
+    return Examination(
+        "worker", "warning", f"{seen}. The dashboard starts one; by hand: python -m specdash worker"
+    )
+
+
+def _library(_settings: Settings) -> Examination:
+    from specdash.engines.probe_client import library_info
+
+    info = library_info()
+    gpu = "with GPU support" if info.supports_gpu else "for the CPU alone"
+    return Examination("llama.cpp", "ok", f"llama-cpp-python {info.version}, built {gpu}")
+
+
+def _demo(_settings: Settings) -> Examination:
+    from specdash.gguf.places import DEMO_HINT, demo_model
+
+    path = demo_model()
+    if path is None:
+        return Examination("demo model", "warning", f"not installed. {DEMO_HINT}")
+    return Examination("demo model", "ok", str(path))
+
+
+def _processors(settings: Settings) -> Examination:
+    allowed = allowed_cpus()
+    present = psutil.cpu_count() or allowed
+    load = psutil.getloadavg()[0]
+    text = f"{allowed} of {present} may be used, load average {load:.2f}"
+    if settings.threads is not None and settings.threads > allowed:
+        return Examination(
+            "processors",
+            "warning",
+            f"{text}. SPECDASH_THREADS={settings.threads} is more than may be used.",
+        )
+    if load > _BUSY_SHARE * allowed:
+        return Examination(
+            "processors", "warning", f"{text}. Something else runs; it would be measured too."
+        )
+    return Examination("processors", "ok", text)
+
+
+def _memory(_settings: Settings) -> Examination:
+    memory = psutil.virtual_memory()
+    free = humanize.naturalsize(memory.available, binary=True)
+    total = humanize.naturalsize(memory.total, binary=True)
+    return Examination("memory", "ok", f"{free} of {total} free")
+
+
+def _gpu(_settings: Settings) -> Examination:
+    names = gpu_names()
+    return Examination("GPU", "ok", ", ".join(names) if names else "none that nvidia-smi lists")
