@@ -115,7 +115,7 @@ def _row(cell: Cell, tally: Tally) -> tuple[str, bool]:
     holds = 93 <= coverage <= 97 and not wrong and lost <= 5
     text = (
         f"| {cell.prompts} | {cell.categories} | {100 * cell.spread:.0f} | {cell.ratio} "
-        f"| {cell.arms} | {coverage:.1f} | {faster:.1f} | {lost:.1f} | {marked:.1f} |"
+        f"| {cell.arms} | {coverage:.1f} | {faster:.1f} | {lost:.1f} | {marked:.2f} |"
     )
     return text, holds
 
