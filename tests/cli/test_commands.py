@@ -1,0 +1,105 @@
+"""Wrong use, refusals and the words that go with them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specdash.store.schema import upgrade
+from tests.cli.conftest import Command
+
+ARM = "ngram-simple:size_n=4,size_m=16"
+
+
+@pytest.mark.parametrize(
+    ("arm", "words"),
+    [
+        ("ngram-huge", "Unknown method 'ngram-huge'"),
+        ("ngram-simple:size_q=3", "Allowed keys: size_n, size_m."),
+        ("ngram-simple:size_n=0", "Allowed: 1 to 1024."),
+        ("draft-simple", "draft-simple needs 'model'"),
+    ],
+)
+def test_a_wrong_arm_is_wrong_use(
+    specdash: Command, target: str, workload: str, arm: str, words: str
+) -> None:
+    answer = specdash("run", "--target", target, "--workload", workload, "--arm", arm)
+    assert answer.status == 2
+    assert words in answer.err
+    assert answer.out == ""
+
+
+def test_a_missing_option_is_wrong_use(specdash: Command) -> None:
+    answer = specdash("run", "--workload", "chat")
+    assert answer.status == 2
+    assert "--target" in answer.err
+
+
+def test_an_unknown_target_says_what_can_be_named(specdash: Command, workload: str) -> None:
+    answer = specdash("run", "--target", "nosuch", "--workload", workload, "--arm", ARM)
+    assert answer.status == 1
+    assert "nosuch" in answer.err
+
+
+def test_a_dead_runner_fails_the_command_and_keeps_the_document(
+    specdash: Command, engine: object, tmp_path: Path, workload: str
+) -> None:
+    from tests.helpers.seeding import scripted_file, seed_model
+
+    path = scripted_file(tmp_path / "models", "dying", failure={"kind": "kill", "at_run": 3})
+    seed_model(engine, path, "dying")  # type: ignore[arg-type]
+    answer = specdash(
+        "run", "--target", "dying", "--workload", workload, "--arm", ARM,
+        "--engine", "scripted", "--json",
+    )  # fmt: skip
+    assert answer.status == 1
+    assert "SIGKILL" in answer.err
+    document = answer.document()
+    assert isinstance(document, dict)
+    assert [a["verdict"] for a in document["arms"]] == [None, None]
+
+
+def test_an_older_schema_is_refused_with_the_command(
+    specdash: Command, database_url: str, engine: object
+) -> None:
+    import sqlite3
+
+    with sqlite3.connect(database_url.removeprefix("sqlite:///")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    answer = specdash("jobs")
+    assert answer.status == 1
+    assert "newer than this version" in answer.err
+
+
+def test_the_first_command_makes_the_database(tmp_path: Path) -> None:
+    folder = tmp_path / "fresh"
+    result = subprocess.run(
+        [sys.executable, "-m", "specdash", "jobs", "--json"],
+        env={**os.environ, "SPECDASH_DATA_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout.strip()) == (0, "[]")
+    assert not upgrade(f"sqlite:///{folder / 'specdash.sqlite3'}").changed
+
+
+def test_import_names_every_bad_line_and_keeps_nothing(specdash: Command, tmp_path: Path) -> None:
+    rows = tmp_path / "mine.jsonl"
+    rows.write_text('{"prompt": "Good."}\n{"prompt": 3}\nnot json\n')
+    answer = specdash("workloads", "import", rows)
+    assert answer.status == 2
+    assert "line 2" in answer.err
+    assert "line 3" in answer.err
+    assert "mine" not in specdash("workloads", "list").out
+
+
+def test_export_and_import_give_the_same_version(specdash: Command, tmp_path: Path) -> None:
+    file = tmp_path / "copy.yaml"
+    exported = specdash("workloads", "export", "extract", file)
+    assert exported.status == 0, exported.err
+    version = exported.out.split("@")[1].split(":")[0]
+    again = specdash("workloads", "import", file, "--name", "mine")
+    assert again.out.startswith(f"mine@{version}:")
