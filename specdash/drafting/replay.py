@@ -123,10 +123,12 @@ def _walk(
     steps: list[ReplayStep] = []
     total = len(output)
     chain.begin(history)
+    chain.process(history, 0)
     emitted = 1
     while emitted < total:
         last = output[emitted - 1]
         draft = chain.draft(history, last, budget - emitted)
+        chain.process([last, *draft], len(history))
         history.append(last)
         if not draft:
             steps.append(_PLAIN)
