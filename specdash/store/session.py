@@ -4,8 +4,10 @@ A deferred transaction that reads and then writes fails at once with SQLITE_BUSY
 the busy timeout; so every writer takes the write lock first and holds it briefly.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ def make_engine(url: str) -> Engine:
             "Set SPECDASH_DATABASE_URL to sqlite:///PATH.",
         )
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
-    sa.event.listen(engine, "connect", _on_connect)
+    sa.event.listen(engine, "connect", partial(_on_connect, Path(str(parsed.database))))
     sa.event.listen(engine, "begin", _on_begin)
     return engine
 
@@ -43,12 +45,21 @@ def sqlite_path(url: str) -> Path | None:
     return Path(parsed.database)
 
 
-def _on_connect(connection: Any, _record: Any) -> None:
+def _on_connect(path: Path, connection: Any, _record: Any) -> None:
     # The driver's own BEGIN would be deferred; ours is sent by _on_begin.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    mode = cursor.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    try:
+        mode = cursor.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if not any(words in str(error) for words in ("unable to open", "readonly")):
+            raise
+        raise SpecdashError(
+            f"The database {path} cannot be opened ({error}).",
+            "Its folder must be writable, also for reading: make it so, or set SPECDASH_DATA_DIR "
+            "to a folder that is.",
+        ) from error
     if mode != "wal":
         # SQLite reports failure by returning the old mode.
         raise SpecdashError(
