@@ -120,7 +120,8 @@ def _print_models(found: Sequence[ModelView]) -> None:
     )
 
 
-def _resolve_paths(*references: str) -> list[tuple[ModelView, Path]]:
+def resolve_paths(*references: str) -> list[tuple[ModelView, Path]]:
+    """Models and their files here; :class:`NotFoundError` for one that is on another machine."""
     from specdash.errors import NotFoundError
     from specdash.store.models import resolve_model
     from specdash.store.session import read_session
@@ -140,7 +141,7 @@ def _resolve_paths(*references: str) -> list[tuple[ModelView, Path]]:
 def _check(target: str, draft: str, *, as_json: bool) -> None:
     from specdash.engines.probe_client import check_pair_files
 
-    (target_model, target_path), (draft_model, draft_path) = _resolve_paths(target, draft)
+    (target_model, target_path), (draft_model, draft_path) = resolve_paths(target, draft)
     verdict = check_pair_files(target_path, draft_path)
     if as_json:
         print_json(verdict)
@@ -158,7 +159,7 @@ def _list_pairs(target: str, *, as_json: bool) -> None:
     from specdash.store.queries import list_models
     from specdash.store.session import read_session
 
-    [(target_model, target_path)] = _resolve_paths(target)
+    [(target_model, target_path)] = resolve_paths(target)
     with read_session(open_store()) as session:
         drafts = [
             m

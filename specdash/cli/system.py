@@ -67,8 +67,14 @@ def register(app: typer.Typer) -> None:
         """Recount what drafters would have proposed and had accepted on recorded tokens."""
         from specdash.domain.arms import parse_arm
         from specdash.drafting.replay_file import replay_file
+        from specdash.engines.draft_replay import prepare_draft_replay
+        from specdash.worker.machine import allowed_cpus
 
-        rows = replay_file(tokens, [parse_arm(text) for text in arm or []])
+        rows = replay_file(
+            tokens,
+            [parse_arm(text) for text in arm or []],
+            lambda jobs: prepare_draft_replay(jobs, _draft_path, allowed_cpus()),
+        )
         if json:
             print_json(rows)
             return
@@ -85,3 +91,10 @@ def register(app: typer.Typer) -> None:
                 for r in rows
             ],
         )
+
+
+def _draft_path(reference: str) -> Path:
+    from specdash.cli.models import resolve_paths
+
+    [(_, path)] = resolve_paths(reference)
+    return path

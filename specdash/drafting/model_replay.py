@@ -70,6 +70,11 @@ class DraftTable:
         return p_min == 0 or (p_min >= self.p_stop and n_max - 1 <= self.depth)
 
 
+def deepest_roll_out(calls: Sequence[MethodCall]) -> int:
+    """Most tokens that :func:`build_table` may ask for after a wrong one; 0 for none."""
+    return max((p.n_max - 1 for p in map(_parameters, calls) if p.p_min > 0), default=0)
+
+
 def build_table(
     oracle: DraftOracle,
     prompt_ids: Sequence[int],
@@ -80,9 +85,8 @@ def build_table(
     ids = [*prompt_ids, *output_ids]
     n_prompt = len(prompt_ids)
     guesses = oracle.guesses(ids, n_prompt + 1)
-    choosy = [p for p in map(_parameters, calls) if p.p_min > 0]
-    depth = max((p.n_max for p in choosy), default=1) - 1
-    p_stop = min((p.p_min for p in choosy), default=1.0)
+    depth = deepest_roll_out(calls)
+    p_stop = min((p.p_min for p in map(_parameters, calls) if p.p_min > 0), default=1.0)
     wrong = [
         (index, guess)
         for index, guess in enumerate(guesses, start=1)

@@ -29,16 +29,19 @@ class RecordedText:
     arm: Arm | None = None
 
 
+ReplayJob: TypeAlias = tuple[RecordedText, Arm]
 Replayer: TypeAlias = Callable[[RecordedText, Arm], ReplayCounters]
 
 
 def replay_file(
-    path: Path, arms: Sequence[Arm], replayer: Replayer | None = None
+    path: Path,
+    arms: Sequence[Arm],
+    prepare: Callable[[Sequence[ReplayJob]], Replayer] | None = None,
 ) -> list[ReplayRow]:
     """Replay every text of a file with its own arm or else with each of ``arms``, in order.
 
-    ``replayer`` takes the place of the replay from ids alone, for arms that need a model.
-    :class:`UsageError` names the line and the field that are wrong.
+    ``prepare`` sees all that will be replayed and gives what replays it; without it arms that
+    need a model are refused. :class:`UsageError` names the line and the field that are wrong.
     """
     texts = read_texts(path)
     for number, text in texts:
@@ -46,12 +49,11 @@ def replay_file(
             raise UsageError(
                 f"{_where(path, number)} names no arm.", "Give --arm, or write an arm in the line."
             )
-    run = replayer or replay_text
-    return [
-        row_of(run(text, arm))
-        for _, text in texts
-        for arm in ((text.arm,) if text.arm is not None else arms)
+    jobs = [
+        (text, arm) for _, text in texts for arm in ((text.arm,) if text.arm is not None else arms)
     ]
+    replayer = prepare(jobs) if prepare is not None else replay_text
+    return [row_of(replayer(text, arm)) for text, arm in jobs]
 
 
 def replay_text(text: RecordedText, arm: Arm) -> ReplayCounters:

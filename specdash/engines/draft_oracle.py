@@ -5,24 +5,67 @@ carries the next token of all of them. Import this module only in a child proces
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from llama_cpp import llama_cpp as lib
 
+from specdash.domain.arms import MethodCall
 from specdash.drafting.draft_simple import top_probability
-from specdash.drafting.model_replay import Branch, Guess
+from specdash.drafting.model_replay import (
+    Branch,
+    DraftTable,
+    Guess,
+    build_table,
+    deepest_roll_out,
+)
 from specdash.engines.base import GenerationSettings
 from specdash.engines.llama_cpp_library import FLASH_ATTN, LOG, kv_type_id
 from specdash.engines.llama_cpp_model import LlamaModel
-from specdash.errors import EngineError, ModelError, UnsupportedError
+from specdash.errors import EngineError, ModelError, UnsupportedError, UsageError
 
 _TEXT = 0
 _PARALLEL = 32
 _ROWS = 64
 """Logit rows of one forced pass; a row is four bytes times the vocabulary."""
+
+
+Text = tuple[Sequence[int], Sequence[int]]
+"""Prompt ids and output ids."""
+
+
+def build_tables(
+    draft: Path,
+    texts: Sequence[Text],
+    calls: Sequence[MethodCall],
+    settings: GenerationSettings,
+    progress: Callable[[float], None],
+) -> list[DraftTable]:
+    """One table a text from one load of the draft; ``progress`` goes from 0 to 1.
+
+    :class:`UsageError` when a text has ids that the draft does not know.
+    """
+    with closing(LlamaModel(str(draft), name=draft.name)) as model:
+        largest = max(max((*prompt, *output)) for prompt, output in texts)
+        if largest >= model.n_vocab:
+            raise UsageError(
+                f"Token {largest} is not in the vocabulary of '{draft.name}' "
+                f"({model.n_vocab} tokens).",
+                "Replay with a draft of the target's own vocabulary.",
+            )
+        longest = max(len(prompt) + len(output) for prompt, output in texts)
+        depth = deepest_roll_out(calls)
+        oracle = LlamaDraftOracle(model, settings, longest_text=longest, depth=depth)
+        with closing(oracle):
+            tables = []
+            for prompt, output in texts:
+                tables.append(build_table(oracle, prompt, output, calls))
+                progress(len(tables) / len(texts))
+            return tables
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The probe child: asks the library about model files without loading weights.
+"""The probe child: asks the library about model files, mostly without loading weights.
 
 ``python -m specdash.engines.probe`` reads one JSON request from standard input and writes JSON
 lines to standard output: any number of ``{"progress": 0..1}``, then ``{"result": ...}`` or
@@ -19,8 +19,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
+
 from specdash.domain.pairing import VocabFacts, check_pair
 from specdash.domain.workload import Message
+from specdash.engines.base import GenerationSettings
 from specdash.errors import ModelError, SpecdashError, UsageError
 
 if TYPE_CHECKING:
@@ -146,6 +149,24 @@ def _requantise(request: Request, emit: Emit) -> object:
     return {"size_bytes": Path(target).stat().st_size}
 
 
+def _draft_tables(request: Request, emit: Emit) -> object:
+    """Guesses of a draft model on texts; the only operation that runs a model."""
+    from specdash.engines.draft_oracle import build_tables
+    from specdash.engines.draft_replay import TABLES, TablesRequest
+    from specdash.engines.llama_cpp_library import start_library
+
+    start_library()
+    asked = TypeAdapter(TablesRequest).validate_python(request["tables"])
+    tables = build_tables(
+        Path(asked.draft),
+        asked.texts,
+        asked.calls,
+        GenerationSettings(n_threads=asked.n_threads),
+        lambda share: emit({"progress": share}),
+    )
+    return TABLES.dump_python(tables, mode="json")
+
+
 def _version(_request: Request, _emit: Emit) -> object:
     from specdash.engines.llama_cpp_library import build_facts, start_library
 
@@ -159,12 +180,14 @@ _OPERATIONS: dict[str, Callable[[Request, Emit], object]] = {
     "prompts": _prompts,
     "requantise": _requantise,
     "version": _version,
+    "draft_tables": _draft_tables,
 }
+_UNLIMITED = ("requantise", "draft_tables")
 
 
 def _answer(request: Request, emit: Emit) -> object:
     operation = str(request["op"])
-    if operation != "requantise":
+    if operation not in _UNLIMITED:
         _limit_memory()
         from specdash.engines.llama_cpp_library import start_library
 

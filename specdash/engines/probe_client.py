@@ -21,6 +21,7 @@ from specdash.errors import ModelError, NotFoundError, SpecdashError, UsageError
 
 VOCAB_TIMEOUT_S = 60.0
 REQUANTISE_TIMEOUT_S = 2 * 3600.0
+TABLES_TIMEOUT_S = 2 * 3600.0
 _PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _CACHED = 256
 
@@ -150,6 +151,11 @@ def requantise_file(
         ) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def ask_draft(request: Mapping[str, object], progress: Progress | None = None) -> object:
+    """Guesses of a draft model on texts, as ``draft_replay`` asks for and reads them."""
+    return _ask({"op": "draft_tables", "tables": request}, TABLES_TIMEOUT_S, progress)
 
 
 @functools.lru_cache(maxsize=1)
