@@ -42,7 +42,7 @@ from specdash.worker.protocol import (
     SpecCounters,
     SpecStep,
 )
-from specdash.worker.queue import Outcome, claim, finish, register_worker
+from specdash.worker.queue import Outcome, claim, finish, register_worker, unregister_worker
 from specdash.worker.results import apply_events
 
 MACHINE: dict[str, object] = {
@@ -177,6 +177,7 @@ def seed_experiment(
         events = events[: len(events) // 2]
     apply_events(engine, job, events)
     finish(engine, job, outcome)
+    unregister_worker(engine, worker_id)
     if created_at is not None:
         with write_session(engine) as session:
             for table, column in ((Experiment, "created_at"), (Job, "finished_at")):
