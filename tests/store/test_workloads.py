@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,22 @@ def test_the_shipped_workloads_are_stored_once(engine: Engine) -> None:
         views = list_workloads(session)
     assert {v.source for v in views} == {"shipped"}
     assert all(v.is_current and v.n_prompts >= 10 for v in views)
+
+
+def test_four_starts_at_once_store_one_version(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "faq.yaml").write_text(dump_workload(_workload("one", "two")), "utf-8")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: sync_shipped(engine, tmp_path), range(4)))
+    with read_session(engine) as session:
+        assert len(list_workloads(session, all_versions=True)) == 1
+        assert len(session.exec(select(PromptRow)).all()) == 2
+
+
+def test_a_shipped_file_that_is_broken_is_named(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "faq.yaml").write_text("prompts:\n- {category: x}\n", "utf-8")
+    with pytest.raises(UsageError) as error:
+        sync_shipped(engine, tmp_path)
+    assert error.value.message.startswith("faq.yaml was not imported. line 2: exactly one of")
 
 
 def test_what_is_stored_is_what_the_file_says(engine: Engine) -> None:
