@@ -21,7 +21,7 @@ KV_BYTES_PER_ELEMENT = {
     "q4_0": 18 / 32,
     "iq4_nl": 18 / 32,
 }
-PROGRAM_BYTES = 72 << 20
+PROGRAM_BYTES = 58 << 20
 """Interpreter, bindings and library of a runner before it loads a model; measured on Linux."""
 _VOCAB_BYTES_PER_TOKEN = 340  # tokens, their map and merges; measured on SmolLM2 and Qwen2
 _CELL_PADDING = 256
@@ -61,8 +61,8 @@ class MemorySettings:
     n_ubatch: int = 512
     kv_type: str = "f16"
     flash_attn: bool = True
-    n_outputs: int = 65
-    """Logit rows one pass may ask for: the longest draft and one."""
+    n_outputs: int = 1
+    """Logit rows of the longest verification: its draft and one."""
     gpu_layers: int = 0
     repacked: bool = False
     """Whether the library keeps a second, rearranged copy of the weights (AMX, CPU_REPACK)."""
