@@ -14,8 +14,6 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; the one place that catches our errors."""
-    from sqlalchemy.exc import OperationalError
-
     from specdash.cli.app import build_app
 
     try:
@@ -23,7 +21,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SpecdashError as error:
         print(f"specdash: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_status
-    except OperationalError as error:
+    except Exception as error:
+        from sqlalchemy.exc import OperationalError  # a quarter of a second that most do not need
+
+        if not isinstance(error, OperationalError):
+            raise
         print(  # noqa: T201
             f"specdash: the database did not answer: {error.orig} "
             "Another program may hold it, or its disk may be full or read-only; try again.",

@@ -1,16 +1,18 @@
 """What commands share: settings and the database."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from sqlalchemy.engine import Engine
 
 from specdash.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
-def open_store(settings: Settings | None = None) -> Engine:
+def open_store(settings: Settings | None = None) -> "Engine":
     """The database at this code's schema, with the shipped workloads in it.
 
     An absent one is made; an older or newer one is refused, since moving it is a decision.

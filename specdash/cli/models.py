@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from specdash.cli.common import JsonOption, open_store
 from specdash.cli.output import print_json, print_table, say
 from specdash.settings import load_settings
-from specdash.store.views import ModelView
+
+if TYPE_CHECKING:
+    from specdash.store.views import ModelView
 
 
 def register(app: typer.Typer) -> None:
@@ -100,7 +102,7 @@ def _scan(folders: list[Path], *, as_json: bool) -> None:
         say(f"{problem.path}: {problem.reason}")
 
 
-def _print_models(found: Sequence[ModelView]) -> None:
+def _print_models(found: "Sequence[ModelView]") -> None:
     import humanize
 
     print_table(
@@ -120,7 +122,7 @@ def _print_models(found: Sequence[ModelView]) -> None:
     )
 
 
-def resolve_paths(*references: str) -> list[tuple[ModelView, Path]]:
+def resolve_paths(*references: str) -> "list[tuple[ModelView, Path]]":
     """Models and their files here; :class:`NotFoundError` for one that is on another machine."""
     from specdash.errors import NotFoundError
     from specdash.store.models import resolve_model

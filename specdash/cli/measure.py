@@ -1,0 +1,124 @@
+"""What ``run``, ``queue`` and ``compare`` do."""
+
+from collections.abc import Sequence
+
+import typer
+from sqlalchemy.engine import Engine
+
+from specdash.cli.common import open_store
+from specdash.cli.output import print_json, print_table, say
+from specdash.cli.results import comparison_document, report_document
+from specdash.domain.summary import ArmSummary
+from specdash.domain.verdict import plain_sentence
+from specdash.errors import SpecdashError, UsageError
+from specdash.settings import Settings, load_settings
+from specdash.store.enqueue import Queued, queue_experiment
+from specdash.store.queries import experiment_report
+from specdash.store.session import read_session
+from specdash.store.views import ExperimentReport, JobView
+from specdash.worker.launch import ensure_worker
+from specdash.worker.request import Wish, build_request
+from specdash.worker.scheduler import follow_job
+
+
+def _enqueue(store: Engine, settings: Settings, wish: Wish) -> Queued:
+    return queue_experiment(store, build_request(store, settings, wish))
+
+
+def queue(wish: Wish, *, as_json: bool) -> None:
+    """Queue the wish, see that a worker lives, and return."""
+    settings = load_settings()
+    store = open_store(settings)
+    queued = _enqueue(store, settings, wish)
+    ensure_worker(settings)
+    if as_json:
+        print_json({"experiment_id": queued.experiment_id, "job_id": queued.job_id})
+    else:
+        typer.echo(f"Experiment {queued.experiment_id} is queued as job {queued.job_id}.")
+
+
+def run(wish: Wish, *, as_json: bool) -> None:
+    """Queue the wish, follow it to its end, and print the verdicts."""
+    settings = load_settings()
+    store = open_store(settings)
+    queued = _enqueue(store, settings, wish)
+    job = follow_job(store, settings, queued.job_id, _Progress())
+    with read_session(store) as session:
+        report = experiment_report(session, queued.experiment_id)
+    for arm in report.arms:
+        if not arm.is_baseline and arm.status != "measured":
+            say(f"{arm.text}: {arm.status} - {arm.reason or 'no reason was given'}")
+    if as_json:
+        print_json(report_document(report))
+    elif job.state == "succeeded":
+        _print_report(report)
+    if job.state != "succeeded":
+        raise SpecdashError(
+            f"Job {job.job_id} {job.state}: {job.error_text or 'no reason was given'}",
+            f"The log: {job.log_path}" if job.log_path else None,
+        )
+
+
+class _Progress:
+    """Says on standard error what changed: each phase once, each tenth of the runs."""
+
+    def __init__(self) -> None:
+        self._said: tuple[str, str | None, int] | None = None
+
+    def __call__(self, job: JobView) -> None:
+        tenth = 10 * job.done // job.total if job.total else 0
+        now = (job.state, job.phase, tenth)
+        if now == self._said:
+            return
+        self._said = now
+        count = f" {job.done}/{job.total}" if job.total else ""
+        eta = f", about {job.eta_s:.0f} s left" if job.eta_s and job.state == "running" else ""
+        say(f"job {job.job_id}: {job.phase or job.state}{count}{eta}")
+
+
+def _print_report(report: ExperimentReport) -> None:
+    name = report.experiment.workload
+    for arm in report.arms:
+        if not arm.is_baseline:
+            typer.echo(plain_sentence(arm, name))
+    typer.echo()
+    print_table(
+        ("arm", "tokens/s", "ratio", "low", "high", "acceptance rate", "tokens/pass", "equal", "n"),
+        [_row(arm) for arm in report.arms],
+    )
+    typer.echo(f"Experiment {report.experiment.experiment_id}")
+
+
+def _row(arm: ArmSummary) -> tuple[object, ...]:
+    acceptance = arm.acceptance
+    return (
+        arm.text,
+        arm.decode_tok_s,
+        arm.ratio,
+        arm.ratio_low,
+        arm.ratio_high,
+        acceptance.acceptance_rate if acceptance else None,
+        acceptance.tokens_per_target_pass if acceptance else None,
+        f"{arm.n_equal}/{arm.n_compared}" if arm.n_compared else None,
+        arm.n_runs,
+    )
+
+
+def compare(experiments: Sequence[int], *, as_json: bool) -> None:
+    """Print every pair worth comparing, or why there is none."""
+    if len(experiments) > 2:
+        raise UsageError("compare takes one or two experiments.", "Name at most two ids.")
+    with read_session(open_store()) as session:
+        document = comparison_document(session, experiments)
+    if as_json:
+        print_json(document)
+        return
+    for reason in document.reasons:
+        say(f"Not comparable: {reason}")
+    print_table(
+        ("a", "b", "b against a", "ratio", "low", "high", "prompts"),
+        [
+            (p.a, p.b, p.verdict, p.ratio, p.ratio_low, p.ratio_high, p.n_prompts)
+            for p in document.pairs
+        ],
+    )
