@@ -104,6 +104,11 @@ class LlamaContext:
         for i in range(self.n_batch):
             self._batch.seq_id[i][0] = _SEQUENCE
 
+    @property
+    def handle(self) -> Any:
+        """The library's pointer; ``None`` after :meth:`close`."""
+        return self._ctx
+
     def clear(self) -> None:
         """Forget everything: the next generation starts cold."""
         if self._memory:

@@ -10,6 +10,7 @@ from llama_cpp import llama_cpp as lib
 from specdash.domain.pairing import VOCAB_TYPE_NONE, VocabFacts
 from specdash.engines.llama_cpp_library import LOG, buffer_sizes
 from specdash.engines.llama_cpp_trial import repacked_weights_work
+from specdash.engines.process_memory import release_file_pages
 from specdash.errors import EngineError, ModelError
 
 _PIECE_BYTES = 256
@@ -40,6 +41,8 @@ class LlamaModel:
                 "The file may be damaged, incomplete or of an architecture this version lacks.",
             )
         self.buffers = buffer_sizes(lines)
+        if any("Mapped" not in name for name in self.buffers) and gpu_layers == 0:
+            release_file_pages(path)
         self._vocab = lib.llama_model_get_vocab(self._model)
         self.n_vocab = int(lib.llama_vocab_n_tokens(self._vocab))
         self._pieces: dict[int, bytes] = {}
