@@ -1,22 +1,34 @@
 """``prompt-lookup``: llama-cpp-python's own ``LlamaPromptLookupDecoding``, at its own cost."""
 
+from functools import lru_cache
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Protocol
+
 import numpy as np
+import numpy.typing as npt
 
 from specdash.drafting.base import NgramDrafter
+from specdash.errors import UnsupportedError
+
+_Ids = npt.NDArray[np.intc]
+
+
+class _Lookup(Protocol):
+    def __call__(self, input_ids: _Ids, /) -> _Ids: ...
+
+
+class _LookupClass(Protocol):
+    def __call__(self, max_ngram_size: int, num_pred_tokens: int) -> _Lookup: ...
 
 
 class PromptLookup(NgramDrafter):
-    """Gives the library the ids as one growing array, the last token included.
-
-    Importing llama_cpp loads its native library, so it waits until a drafter is made.
-    """
+    """Gives the library's class the ids as one growing array, the last token included."""
 
     def __init__(self, max_ngram_size: int, num_pred_tokens: int) -> None:
-        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
-
         super().__init__("prompt-lookup", num_pred_tokens)
-        self._lookup = LlamaPromptLookupDecoding(max_ngram_size, num_pred_tokens)
-        self._ids = np.empty(1024, dtype=np.intc)
+        self._lookup = _library_class()(max_ngram_size, num_pred_tokens)
+        self._ids: _Ids = np.empty(1024, dtype=np.intc)
         self._filled = 0
 
     def draft(self, history: list[int], last: int, limit: int) -> list[int]:
@@ -31,3 +43,24 @@ class PromptLookup(NgramDrafter):
         self._filled = length
         proposed: list[int] = self._lookup(self._ids[: length + 1]).tolist()
         return proposed
+
+
+@lru_cache(maxsize=1)
+def _library_class() -> _LookupClass:
+    """The class from its own file: importing llama_cpp would load the native library.
+
+    Replay needs it in processes that must not hold that library.
+    """
+    package = find_spec("llama_cpp")
+    folders = package.submodule_search_locations if package else None
+    path = Path(folders[0]) / "llama_speculative.py" if folders else None
+    spec = spec_from_file_location("_llama_speculative", path) if path else None
+    if spec is None or spec.loader is None:
+        raise UnsupportedError(
+            "prompt-lookup needs llama-cpp-python, which is not installed.",
+            "Install it: pip install llama-cpp-python.",
+        )
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: _LookupClass = module.LlamaPromptLookupDecoding
+    return found

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -20,3 +23,12 @@ def test_it_proposes_what_the_library_proposes_while_the_history_outgrows_its_bu
 
 def test_nothing_without_an_earlier_match() -> None:
     assert PromptLookup(2, 10).draft([1, 2, 3], 4, 100) == []
+
+
+def test_the_native_library_stays_out_of_the_process() -> None:
+    code = (
+        "import sys; from specdash.drafting.prompt_lookup import PromptLookup; "
+        "assert PromptLookup(2, 3).draft([1, 2, 3, 1], 2, 9) == [3, 1, 2]; "
+        "assert 'llama_cpp' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
