@@ -1,0 +1,203 @@
+"""Decode speed and counters of the embedded engine against llama-server, same files and flags.
+
+    python -m benchmarks.engine_vs_llama_server [--draft FILE] [--pairs 6] [--max-tokens 256]
+
+The server is ``SPECDASH_LLAMA_SERVER`` or ``llama-server`` on the path, of the library's own
+commit; it builds with CMake from ``vendor/llama.cpp`` of the llama-cpp-python source distribution
+(target ``llama-server``). Another commit is refused unless ``--other-commit`` is given, and then
+named in the result. Prompts are those of ``tests/drafting/data``. Pairs are interleaved, one side
+idle while the other runs; the ratio is in-process / server by the server's own ``(n-1)/t``.
+"""
+
+import argparse
+import gzip
+import json
+import math
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scipy.stats import t as student
+
+from benchmarks.llama_server_process import (
+    Completion,
+    LlamaServer,
+    commit_in,
+    find_llama_server,
+    server_version,
+    spec_flags,
+)
+from specdash.domain.arms import Arm, parse_arm
+from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt, RunRecord
+from specdash.engines.llama_cpp import LlamaCppEngine
+from specdash.engines.llama_cpp_library import build_facts
+from specdash.engines.llama_cpp_trial import repacked_weights_work
+from specdash.gguf.places import demo_model
+from specdash.worker.machine import allowed_cpus, load_snapshot
+
+RECORDED = Path(__file__).parent.parent / "tests/drafting/data/llama_cpp_counters.json.gz"
+BANDS = {"off": (0.99, 1.02)}
+USUAL_BAND = (0.98, 1.02)
+N_CTX = 4096
+
+
+@contextmanager
+def q4_0_draft(target: Path, given: Path | None) -> Iterator[Path]:
+    """The given draft, else the target re-quantised to Q4_0 for as long as this runs."""
+    if given is not None:
+        yield given
+        return
+    import ctypes
+
+    from llama_cpp import llama_cpp as lib
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "draft-Q4_0.gguf"
+        params = lib.llama_model_quantize_default_params()
+        params.ftype, params.allow_requantize = 2, True
+        made = lib.llama_model_quantize(
+            str(target).encode(), str(path).encode(), ctypes.byref(params)
+        )
+        if made != 0:
+            raise RuntimeError("the library could not re-quantise the target")
+        yield path
+
+
+def compare(ours: RunRecord, theirs: Completion) -> str | None:
+    """What differs between the two runs; ``None`` when ids and counters are equal."""
+    if list(ours.token_ids) != theirs.token_ids:
+        return "token ids differ"
+    drafted = (ours.counters.n_drafted, ours.counters.n_accepted)
+    if drafted != (theirs.n_drafted, theirs.n_accepted):
+        return f"drafted, accepted: {drafted} here, {(theirs.n_drafted, theirs.n_accepted)} there"
+    return None
+
+
+def measure(
+    engine: LlamaCppEngine,
+    arm: Arm,
+    prompts: list[PreparedPrompt],
+    command: tuple[Path, list[str]],
+    pairs: int,
+) -> tuple[list[float], list[str]]:
+    """Log-ratios of speeds over the pairs, and what differed."""
+    logs: list[float] = []
+    differences: list[str] = []
+    server, arguments = command
+    # An n-gram pool outlives a request, so a cold run needs a fresh server each time.
+    fresh = arm.calls[0].method.startswith("ngram")
+    running = None if fresh else LlamaServer(server, arguments).__enter__()
+    try:
+        for pair in range(-1, pairs):  # -1 warms both sides up
+            prompt = prompts[pair % len(prompts)]
+            ours: RunRecord | None = None
+            if pair % 2:
+                ours = engine.run(arm, prompt)
+            if running is None:
+                with LlamaServer(server, arguments) as once:
+                    theirs = once.complete(prompt.token_ids, prompt.max_tokens)
+            else:
+                theirs = running.complete(prompt.token_ids, prompt.max_tokens)
+            ours = ours or engine.run(arm, prompt)
+            difference = compare(ours, theirs)
+            if difference:
+                differences.append(f"{prompt.key}: {difference}")
+            if pair < 0:
+                continue
+            speed = (ours.counters.n_generated - 1) / (ours.counters.decode_s or math.inf)
+            logs.append(math.log(speed / theirs.tok_s))
+            print(f"  {prompt.key:<10} {speed:7.1f} here, {theirs.tok_s:7.1f} there, tokens/s")
+    finally:
+        if running is not None:
+            running.close()
+    return logs, differences
+
+
+def report(arm: Arm, logs: list[float], differences: list[str]) -> bool:
+    """Print one arm's ratio with its interval; whether it lies in its band."""
+    low, high = BANDS.get(arm.text(), USUAL_BAND)
+    ratio = math.exp(statistics.mean(logs))
+    limits = "n=1, no interval"
+    if len(logs) > 1:
+        half = student.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+        limits = f"[{ratio * math.exp(-half):.4f}, {ratio * math.exp(half):.4f}]"
+    print(f"{arm.text()}: in-process / llama-server = {ratio:.4f} {limits}, band {low} to {high}")
+    for difference in dict.fromkeys(differences):
+        print(f"  differs: {difference}")
+    return low <= ratio <= high and not differences
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", type=Path, default=demo_model())
+    parser.add_argument("--draft", type=Path)
+    parser.add_argument("--arm", action="append", help="off, ngram-mod:..., draft-simple:model=D")
+    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--max-tokens", type=int, default=256)
+    parser.add_argument("--threads", type=int, default=allowed_cpus())
+    parser.add_argument("--other-commit", action="store_true")
+    arguments = parser.parse_args()
+
+    server = find_llama_server()
+    if server is None:
+        print("No llama-server: set SPECDASH_LLAMA_SERVER or put one on the path.")
+        return 2
+    version, library = server_version(server), str(build_facts()["commit"])
+    commit = commit_in(version)
+    same = commit is not None and library.startswith(commit[:7])
+    print(f"server {server}: {version}\nlibrary commit {library}")
+    if not same:
+        print("The server's commit is not the library's" if commit else "The commit is unknown")
+        if not arguments.other_commit:
+            print("Speeds of two builds are not compared; --other-commit does it all the same.")
+            return 2
+    print(f"load average {load_snapshot()['load_average_1m']}, {arguments.threads} threads")
+
+    recorded = json.loads(gzip.decompress(RECORDED.read_bytes()))["prompts"]
+    prompts = [
+        PreparedPrompt(key, "recorded", tuple(p["ids"]), arguments.max_tokens)
+        for key, p in recorded.items()
+    ]
+    texts = arguments.arm or [
+        "off",
+        "ngram-mod:n_match=4,n_min=0,n_max=16",
+        "draft-simple:model=D",
+    ]
+    threads = str(arguments.threads)
+    common = ["-m", str(arguments.model), "-np", "1", "-c", str(N_CTX), "-t", threads]
+    common += ["-tb", threads, "-fa", "off"]
+    good = True
+    with q4_0_draft(arguments.model, arguments.draft) as draft:
+        engine = LlamaCppEngine()
+        engine.load(
+            ModelFile("target", str(arguments.model), "target"),
+            {"D": ModelFile("draft", str(draft), "draft")},
+            GenerationSettings(n_ctx=N_CTX, n_threads=arguments.threads, flash_attn="off"),
+        )
+        if not repacked_weights_work():
+            print("Repacked weights do not work with this build; both sides run without them.")
+            common.append("--no-repack")
+        for arm in map(parse_arm, texts):
+            readiness = engine.check_arm(arm)
+            if not readiness.ready:
+                print(f"{arm.text()}: {readiness.reason}")
+                good = False
+                continue
+            call = arm.calls[0]
+            flags = (
+                []
+                if arm.is_off
+                else spec_flags(call.method, call.params, draft if call.draft_model else None)
+            )
+            logs, differences = measure(
+                engine, arm, prompts, (server, common + flags), arguments.pairs
+            )
+            good = report(arm, logs, differences) and good
+        engine.close()
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
