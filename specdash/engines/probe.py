@@ -167,6 +167,28 @@ def _draft_tables(request: Request, emit: Emit) -> object:
     return TABLES.dump_python(tables, mode="json")
 
 
+def _repacks(request: Request, _emit: Emit) -> object:
+    """Whether loading these weights for the CPU makes a second, rearranged copy of them."""
+    from llama_cpp import llama_cpp as lib
+
+    from specdash.engines.llama_cpp_library import LOG, buffer_sizes
+    from specdash.engines.llama_cpp_trial import repacked_weights_work
+
+    params = lib.llama_model_default_params()
+    params.n_gpu_layers = 0
+    params.use_extra_bufts = repacked_weights_work()
+    params.no_alloc = True
+    params.load_mode = lib.LLAMA_LOAD_MODE_NONE  # nothing may be mapped where nothing is allocated
+    path = str(request["path"])
+    with LOG.capture() as lines:
+        model = lib.llama_model_load_from_file(os.fsencode(path), params)
+    if not model:
+        raise ModelError(f"'{Path(path).name}' cannot be loaded: {LOG.reason()}.")
+    lib.llama_model_free(model)
+    places = {name.removesuffix(" model") for name in buffer_sizes(lines) if name.endswith("model")}
+    return bool(places - {"CPU", "CPU_Mapped"})
+
+
 def _version(_request: Request, _emit: Emit) -> object:
     from specdash.engines.llama_cpp_library import build_facts, start_library
 
@@ -178,6 +200,7 @@ _OPERATIONS: dict[str, Callable[[Request, Emit], object]] = {
     "vocab": _vocab,
     "pairs": _pairs,
     "prompts": _prompts,
+    "repacks": _repacks,
     "requantise": _requantise,
     "version": _version,
     "draft_tables": _draft_tables,

@@ -119,6 +119,11 @@ def count_prompt_tokens(model: Path, prompts: Sequence[Prompt]) -> list[int]:
     return list(_count_tokens(_stamp(model), asked))
 
 
+def repacks_weights(model: Path) -> bool:
+    """Whether this build keeps a second copy of the model's weights, arranged for its kernels."""
+    return _repacks(_stamp(model))
+
+
 def requantise_file(
     source: Path,
     target: Path,
@@ -181,6 +186,11 @@ def _check_pair(target: _Stamp, draft: _Stamp) -> PairVerdict:
 def _count_tokens(stamp: _Stamp, prompts: tuple[str, ...]) -> tuple[int, ...]:
     request = {"op": "prompts", "path": stamp.path, "prompts": [json.loads(p) for p in prompts]}
     return _COUNTS.validate_python(_ask(request, VOCAB_TIMEOUT_S))
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _repacks(stamp: _Stamp) -> bool:
+    return _ask({"op": "repacks", "path": stamp.path}, VOCAB_TIMEOUT_S) is True
 
 
 def _stamp(path: Path) -> _Stamp:

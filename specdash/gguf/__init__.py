@@ -5,6 +5,7 @@
     reader.py   bounded streaming parser: bytes -> RawHeader
     header.py   RawHeader -> HeaderFacts, the record the store keeps
     shape.py    HeaderFacts -> the shape a memory estimate reads
+    fit.py      whether two headers can be target and draft
     content.py  content hash of a model, sampled above 1 GiB
     child.py    reads headers in a child process with limits on memory and time
     scan.py     walks folders, joins split files

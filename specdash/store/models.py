@@ -150,9 +150,9 @@ def resolve_model(session: Session, ref: str) -> ModelView:
     raise _not_found(session, ref)
 
 
-def header_facts(model: ModelView) -> HeaderFacts:
-    """The typed form of ``model.facts``."""
-    return HeaderFacts.model_validate(model.facts)
+def header_facts(model: ModelView) -> HeaderFacts | None:
+    """The typed form of ``model.facts``; ``None`` for a model stored without them."""
+    return HeaderFacts.model_validate(model.facts) if "kind" in model.facts else None
 
 
 def requantise(
