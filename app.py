@@ -5,7 +5,10 @@ import streamlit as st
 from specdash.ui import nav
 from specdash.ui.gate import ready
 
-st.set_page_config(page_title="specdash", page_icon=":material/speed:", layout="wide")
+# Files of our own: a named icon would be fetched from the internet.
+ICON = str(nav.ASSETS / "specdash.svg")
+st.set_page_config(page_title="specdash", page_icon=ICON, layout="wide")
+st.logo(str(nav.ASSETS / "wordmark.svg"), icon_image=ICON)
 
 page = st.navigation(
     {

@@ -52,8 +52,8 @@ def tok_s(value: float | None) -> str:
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """A share of 1 as per cent: ``64 %``."""
-    return DASH if share is None else f"{share * 100:.{digits}f} %"
+    """A share of 1 as per cent: ``64 %``, with a space that does not break."""
+    return DASH if share is None else f"{share * 100:.{digits}f}\u00a0%"
 
 
 def out_of(part: int, whole: int) -> str:

@@ -1,7 +1,10 @@
 """Where pages live, and links between them. Ids travel in the query string."""
 
+from pathlib import Path
+
 import streamlit as st
 
+ASSETS = Path(__file__).parent / "assets"
 _FOLDER = "specdash/ui/pages"
 HOME = f"{_FOLDER}/home.py"
 NEW = f"{_FOLDER}/new_benchmark.py"

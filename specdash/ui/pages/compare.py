@@ -26,7 +26,7 @@ def _swap() -> None:
 
 
 def _choose(found: Mapping[str, Choice]) -> tuple[Choice | None, Choice | None]:
-    left, right, swap = st.columns([5, 5, 1], vertical_alignment="bottom")
+    left, right, swap = st.columns([5, 5, 2], vertical_alignment="bottom")
     picked: list[Choice | None] = []
     for column, key, title in ((left, "a", "A, the measure"), (right, "b", "B, set against A")):
         with column:

@@ -72,9 +72,13 @@ def _pictures(report: ExperimentReport) -> None:
     if not any(a.ratio is not None for a in on_arms):
         return
     left, right = st.columns(2)
-    with left, st.container(border=True, height="stretch"):
-        components.show_figure(charts.ratio_figure(report.arms), key="fig_ratio")
-        st.caption(_METHOD)
+    with left:
+        with st.container(border=True):
+            components.show_figure(charts.ratio_figure(report.arms), key="fig_ratio")
+            st.caption(_METHOD)
+        if any(len(a.categories) > 1 for a in on_arms):
+            with st.container(border=True, height="stretch"):
+                components.show_figure(charts.category_figure(report.arms), key="fig_categories")
     with right, st.container(border=True, height="stretch"):
         components.show_figure(charts.prompt_figure(report.arms), key="fig_prompts")
     left, right = st.columns(2)
@@ -83,9 +87,6 @@ def _pictures(report: ExperimentReport) -> None:
     if any(a.acceptance and a.acceptance.per_position for a in on_arms):
         with right, st.container(border=True, height="stretch"):
             components.show_figure(charts.position_figure(report.arms), key="fig_positions")
-    if any(len(a.categories) > 1 for a in on_arms):
-        with st.container(border=True):
-            components.show_figure(charts.category_figure(report.arms), key="fig_categories")
 
 
 def _summary_table(report: ExperimentReport) -> None:
