@@ -1,0 +1,384 @@
+"""Checks before an experiment is queued: pair, context, memory, threads, time, effect to see.
+
+Each check is one sentence beside one field. Nothing is loaded here; what only the library knows
+comes from the probe child and is cached by file.
+"""
+
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import humanize
+import psutil
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, col, select
+
+from specdash.domain.memory import (
+    KV_BYTES_PER_ELEMENT,
+    MemoryEstimate,
+    MemorySettings,
+    ModelShape,
+    estimate_memory,
+    largest_context,
+)
+from specdash.domain.methods import METHODS
+from specdash.domain.pairing import PairVerdict
+from specdash.domain.plan import build_plan
+from specdash.domain.workload import Prompt
+from specdash.engines.probe_client import count_prompt_tokens, library_info, repacks_weights
+from specdash.errors import ModelError, NotFoundError, UsageError
+from specdash.gguf.fit import kind_words
+from specdash.gguf.header import ModelKind
+from specdash.gguf.shape import model_shape
+from specdash.store.enqueue import ExperimentRequest
+from specdash.store.models import header_facts, resolve_model
+from specdash.store.queries import get_model, get_workload
+from specdash.store.session import read_session
+from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
+from specdash.store.views import ModelView
+from specdash.worker.machine import allowed_cpus, machine_facts
+from specdash.worker.pairs import check_model_pair
+
+Level = Literal["ok", "warn", "error"]
+FEW_PROMPTS = 3
+_EMBEDDED = "llama-cpp"
+_FULL_PRECISION_KV = ("f32", "f16", "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One answer. ``error`` forbids queueing; ``field`` is the form's field it stands beside."""
+
+    level: Level
+    field: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Everything the checks read, resolved once."""
+
+    request: ExperimentRequest
+    target: ModelView
+    drafts: Mapping[str, ModelView]
+    prompts: Sequence[Prompt]
+    pace: "_Pace | None"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """The target alone on this machine, over stored runs."""
+
+    decode_tok_s: float
+    prefill_s: float
+    tokens_per_run: float
+
+
+def preflight(store: Engine, request: ExperimentRequest) -> tuple[Check, ...]:
+    """All checks of a request, errors first; what is unknown is said, not guessed."""
+    with read_session(store) as session:
+        target = get_model(session, request.target_model_id)
+        workload = get_workload(session, request.workload_id)
+        drafts, missing = _drafts(session, request)
+        pace = _pace(session, request.target_model_id)
+    case = _Case(request, target, drafts, workload.prompts[: request.n_prompts], pace)
+    found = [*missing, *_model_checks(case), *_protocol_checks(case)]
+    if request.engine == _EMBEDDED and target.path is not None:
+        found += [*_pair_checks(case), *_context_checks(case), *_memory_checks(case)]
+        found += [*_hardware_checks(case)]
+    found += [*_time_checks(case)]
+    order = {"error": 0, "warn": 1, "ok": 2}
+    return tuple(sorted(found, key=lambda c: order[c.level]))
+
+
+def estimate_request(
+    target: ModelView, drafts: Sequence[ModelView], request: ExperimentRequest
+) -> MemoryEstimate | None:
+    """Memory of the runner for this request; ``None`` when a header lacks the sizes."""
+    shapes = _shapes(target, drafts)
+    if shapes is None:
+        return None
+    generation = request.generation
+    settings = _memory_settings(target, request)
+    return estimate_memory(shapes[0], settings, shapes[1:], generation.draft_gpu_layers)
+
+
+def _model_checks(case: _Case) -> Iterator[Check]:
+    target = case.target
+    if target.path is None:
+        yield Check("error", "target", target.problem or "The file is not on this machine.")
+    facts = header_facts(target)
+    if facts is not None and facts.kind != ModelKind.MODEL:
+        yield Check("error", "target", f"This is {kind_words(facts.kind)}; it cannot be a target.")
+    if facts is not None and facts.is_recurrent and len(case.request.arms) > 0:
+        yield Check(
+            "warn",
+            "target",
+            "A recurrent or hybrid model may be unable to take back rejected tokens; the engine "
+            "tries before it measures, and says so.",
+        )
+
+
+def _protocol_checks(case: _Case) -> Iterator[Check]:
+    n_prompts = len(case.prompts)
+    if n_prompts == 0:
+        yield Check("error", "n_prompts", "The workload holds no prompts.")
+    elif n_prompts < FEW_PROMPTS:
+        yield Check(
+            "warn",
+            "n_prompts",
+            f"Fewer than {FEW_PROMPTS} prompts give no interval: the verdict will be 'not "
+            "resolved'. Take 10 or more.",
+        )
+    if 1 < case.request.max_tokens < 64:
+        yield Check(
+            "warn", "max_tokens", "Answers under 64 tokens give an uncertain speed; take 128."
+        )
+
+
+def _pair_checks(case: _Case) -> Iterator[Check]:
+    for arm in case.request.arms:
+        for call in arm.calls:
+            method = METHODS[call.method]
+            if not method.in_process:
+                yield Check("error", "arms", f"{call.method} is not run by the {_EMBEDDED} engine.")
+                continue
+            draft = case.drafts.get(call.draft_model or "")
+            if draft is not None:
+                verdict = check_model_pair(case.target, draft, call.method)
+                yield _pair_check(call.method, draft.name, verdict)
+                for warning in verdict.warnings:
+                    yield Check("warn", "arms", f"{draft.name}: {warning}.")
+
+
+def _pair_check(method: str, draft: str, verdict: PairVerdict) -> Check:
+    if verdict.compatible:
+        return Check("ok", "arms", f"{draft} fits ({method}): {verdict.reason}.")
+    return Check("error", "arms", f"{draft} cannot draft ({method}): {verdict.reason}.")
+
+
+def _context_checks(case: _Case) -> Iterator[Check]:
+    request, target = case.request, case.target
+    asked = request.generation.n_ctx
+    n_ctx = min(asked, target.n_ctx_train or asked)
+    if n_ctx < asked:
+        yield Check(
+            "warn",
+            "n_ctx",
+            f"The model was trained for {n_ctx} tokens; the context is limited to that.",
+        )
+    if not case.prompts:
+        return
+    try:
+        counts = count_prompt_tokens(Path(target.path or ""), case.prompts)
+    except (ModelError, UsageError, NotFoundError) as error:
+        yield Check("error", "target", str(error))
+        return
+    longest, key = max(zip(counts, (p.key for p in case.prompts), strict=True))
+    n_draft = max((arm.n_max for arm in request.arms), default=0)
+    needed = longest + max((p.max_tokens or request.max_tokens for p in case.prompts), default=0)
+    if longest >= n_ctx:
+        yield Check(
+            "error",
+            "n_ctx",
+            f"Prompt '{key}' has {longest} tokens; the context holds {n_ctx}. Raise it to "
+            f"{_round_up(needed + n_draft)} or shorten the prompt.",
+        )
+    elif needed + n_draft > n_ctx:
+        yield Check(
+            "warn",
+            "n_ctx",
+            f"Prompt '{key}' has {longest} tokens; with the answer and a draft it needs "
+            f"{needed + n_draft} of {n_ctx}. Its answers are cut short, in every arm alike.",
+        )
+    else:
+        yield Check(
+            "ok",
+            "n_ctx",
+            f"The longest prompt has {longest} tokens; with answer and draft {needed + n_draft} "
+            f"of {n_ctx} are needed.",
+        )
+
+
+def _memory_checks(case: _Case) -> Iterator[Check]:
+    request = case.request
+    if request.generation.kv_type not in KV_BYTES_PER_ELEMENT:
+        return  # the engine refuses the type by name
+    drafts = list(case.drafts.values())
+    estimate = estimate_request(case.target, drafts, request)
+    shapes = _shapes(case.target, drafts)
+    if estimate is None or shapes is None:
+        yield Check("warn", "memory", "The memory need is unknown: the header lacks the sizes.")
+        return
+    memory = psutil.virtual_memory()
+    needed, free = _size(estimate.total_bytes), _size(memory.available)
+    if estimate.total_bytes <= memory.available:
+        yield Check("ok", "memory", f"About {needed} of memory are needed, {free} are free.")
+        return
+    fits = largest_context(
+        shapes[0],
+        _memory_settings(case.target, request),
+        memory.available,
+        shapes[1:],
+        request.generation.draft_gpu_layers,
+    )
+    advice = (
+        f"A context of {fits} tokens would fit."
+        if fits is not None
+        else "No context fits; choose smaller models."
+    )
+    level: Level = "error" if estimate.total_bytes > memory.total else "warn"
+    yield Check(
+        level, "memory", f"About {needed} of memory are needed, only {free} are free. {advice}"
+    )
+
+
+def _hardware_checks(case: _Case) -> Iterator[Check]:
+    generation = case.request.generation
+    if generation.kv_type not in _FULL_PRECISION_KV and generation.flash_attn == "off":
+        yield Check(
+            "error",
+            "kv_type",
+            f"A {generation.kv_type} KV cache needs flash attention; set it to auto or on.",
+        )
+    cpus = allowed_cpus()
+    if generation.n_threads > cpus:
+        yield Check(
+            "warn",
+            "threads",
+            f"{generation.n_threads} threads are more than the {cpus} CPUs this process may use; "
+            "that makes everything slower, often by much.",
+        )
+    layers = (generation.gpu_layers, generation.draft_gpu_layers)
+    if any(layers):
+        if not library_info().supports_gpu:
+            yield Check(
+                "warn",
+                "gpu_layers",
+                "This llama-cpp-python was built without GPU support; the layers stay on the CPU.",
+            )
+        elif layers[0] != 0 and layers[1] == 0 and case.drafts:
+            yield Check("warn", "gpu_layers", "The target is on the GPU and the draft on the CPU.")
+
+
+def _time_checks(case: _Case) -> Iterator[Check]:
+    request, pace = case.request, case.pace
+    n_arms = len([a for a in request.arms if not a.is_baseline]) + 1
+    n_runs = len(
+        build_plan(
+            n_arms=n_arms,
+            n_prompts=len(case.prompts),
+            rounds=request.rounds,
+            warmup=request.warmup,
+            seed=request.order_seed,
+        )
+    )
+    if n_runs == 0:
+        return
+    if pace is None:
+        yield Check(
+            "ok",
+            "time",
+            f"{n_runs} runs. How long they take is unknown: this machine has not measured this "
+            "target yet.",
+        )
+        return
+    tokens = min(request.max_tokens, math.ceil(pace.tokens_per_run))
+    seconds = n_runs * (pace.prefill_s + tokens / pace.decode_tok_s)
+    words = humanize.naturaldelta(seconds)
+    text = f"{n_runs} runs, about {words} at this target's {pace.decode_tok_s:.3g} tokens/s."
+    limit = request.time_limit_s
+    if limit is not None and seconds > limit:
+        text += f" That is above the time limit of {humanize.naturaldelta(limit)}."
+        yield Check("warn", "time", text)
+    else:
+        yield Check("ok", "time", text)
+
+
+def _drafts(
+    session: Session, request: ExperimentRequest
+) -> tuple[dict[str, ModelView], list[Check]]:
+    found: dict[str, ModelView] = {}
+    missing = []
+    for reference in dict.fromkeys(r for arm in request.arms for r in arm.draft_models):
+        model_id = request.drafts.get(reference)
+        try:
+            found[reference] = (
+                get_model(session, model_id)
+                if model_id is not None
+                else resolve_model(session, reference)
+            )
+        except (NotFoundError, ModelError) as error:
+            missing.append(Check("error", "arms", str(error)))
+    return found, missing
+
+
+def _pace(session: Session, target_model_id: int) -> _Pace | None:
+    """From the newest plain runs of this target on this machine."""
+    rows = session.exec(
+        select(Run.decode_s, Run.n_generated, Run.prefill_s)
+        .join(ExperimentArm, col(ExperimentArm.id) == col(Run.experiment_arm_id))
+        .join(Experiment, col(Experiment.id) == col(Run.experiment_id))
+        .join(Machine, col(Machine.id) == col(Experiment.machine_id))
+        .where(
+            Experiment.target_model_id == target_model_id,
+            Machine.fingerprint == _fingerprint(),
+            ExperimentArm.text == "off",
+            sa.not_(col(Run.is_warmup)),
+        )
+        .order_by(col(Run.id).desc())
+        .limit(100)
+    ).all()
+    timed = [(d, n, p or 0.0) for d, n, p in rows if d and n > 1]
+    if not timed:
+        return None
+    return _Pace(
+        decode_tok_s=sum(n - 1 for _, n, _ in timed) / sum(d for d, _, _ in timed),
+        prefill_s=sum(p for _, _, p in timed) / len(timed),
+        tokens_per_run=sum(n for _, n, _ in timed) / len(timed),
+    )
+
+
+@functools.cache
+def _fingerprint() -> str:
+    return str(machine_facts()["fingerprint"])
+
+
+def _shapes(target: ModelView, drafts: Sequence[ModelView]) -> list[ModelShape] | None:
+    shapes = []
+    for model in (target, *drafts):
+        facts = header_facts(model)
+        shape = model_shape(facts) if facts is not None else None
+        if shape is None:
+            return None
+        shapes.append(shape)
+    return shapes
+
+
+def _memory_settings(target: ModelView, request: ExperimentRequest) -> MemorySettings:
+    generation = request.generation
+    try:
+        repacked = target.path is not None and repacks_weights(Path(target.path))
+    except (ModelError, NotFoundError):
+        repacked = False  # the checks of the model itself say that it cannot be loaded
+    return MemorySettings(
+        n_ctx=min(generation.n_ctx, target.n_ctx_train or generation.n_ctx),
+        n_ubatch=min(generation.n_ubatch, generation.n_batch),
+        kv_type=generation.kv_type,
+        flash_attn=generation.flash_attn != "off",
+        n_outputs=max((arm.n_max for arm in request.arms), default=0) + 1,
+        gpu_layers=generation.gpu_layers,
+        repacked=repacked,
+    )
+
+
+def _size(n_bytes: int) -> str:
+    return humanize.naturalsize(n_bytes, binary=True)
+
+
+def _round_up(n: int, step: int = 256) -> int:
+    return -(-n // step) * step
