@@ -36,6 +36,10 @@ class GenerationSettings:
     ignore_eos: bool = False
     temperature: float = 0.0
     seed: int = 1
+    draft_kv_type: str | None = None
+    """KV type of draft models; ``None``: the target's."""
+    draft_threads: int | None = None
+    """Threads of draft models; ``None``: the target's."""
 
 
 @dataclass(frozen=True, slots=True)

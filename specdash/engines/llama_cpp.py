@@ -1,6 +1,7 @@
 """The embedded engine: llama.cpp's C API driven in this process, greedy."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -45,11 +46,17 @@ class _Draft:
         self.model: LlamaModel | None = None
         self.context: LlamaContext | None = None
         self.error: str | None = None
-        self._gpu_layers = settings.draft_gpu_layers
+        self._settings = replace(
+            settings,
+            gpu_layers=settings.draft_gpu_layers,
+            kv_type=settings.draft_kv_type or settings.kv_type,
+            n_threads=settings.draft_threads or settings.n_threads,
+        )
         try:
             _require_memory(file)
-            self.model = LlamaModel(file.path, name=file.name, gpu_layers=self._gpu_layers)
-            self.context = LlamaContext(self.model, settings)
+            check_settings(self._settings)
+            self.model = LlamaModel(file.path, name=file.name, gpu_layers=self._settings.gpu_layers)
+            self.context = LlamaContext(self.model, self._settings)
         except SpecdashError as error:
             self.close()
             self.error = error.message
@@ -60,7 +67,9 @@ class _Draft:
         return {
             **self.model.facts(),
             "content_hash": self.file.content_hash,
-            "gpu_layers": self._gpu_layers,
+            "gpu_layers": self._settings.gpu_layers,
+            "kv_type": self._settings.kv_type,
+            "n_threads": self._settings.n_threads,
             "context_buffers_mib": self.context.buffers,
         }
 
@@ -154,19 +163,12 @@ class LlamaCppEngine:
     def check_arm(self, arm: Arm) -> ArmReadiness:
         """Ask the library: pair, memory that can be cut, length of a draft."""
         if arm.is_off:
-            return ArmReadiness(True, resolved={"arm": arm.full_text()})
+            return ArmReadiness(True, resolved={"calls": arm.canonical({})})
         refusal = next(self._refusals(arm), None)
         if refusal is not None:
             return refusal
-        return ArmReadiness(
-            True,
-            resolved={
-                "arm": arm.full_text(),
-                "n_threads": self._settings.n_threads,
-                "kv_type": self._settings.kv_type,
-                "drafts": {ref: self._drafts[ref].facts() for ref in arm.draft_models},
-            },
-        )
+        hashes = {ref: self._drafts[ref].file.content_hash for ref in arm.draft_models}
+        return ArmReadiness(True, resolved={"calls": arm.canonical(hashes)})
 
     def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
         """One cold generation with the loop that llama-server runs."""

@@ -96,6 +96,7 @@ class ScriptedEngine:
     def __init__(self) -> None:
         self._script = TargetScript()
         self._settings = GenerationSettings()
+        self._hashes: dict[str, str] = {}
         self._runs_started = 0
         self._repeats: Counter[tuple[str, str]] = Counter()
 
@@ -105,6 +106,7 @@ class ScriptedEngine:
         """Read the script; :class:`ModelError` when it is missing or not a script."""
         self._script = _read_script(target)
         self._settings = settings
+        self._hashes = {ref: file.content_hash for ref, file in drafts.items()}
         if self._script.load_s:
             time.sleep(self._script.load_s)
         self._maybe_fail(-1)
@@ -138,7 +140,8 @@ class ScriptedEngine:
             reason = self._method(call.method).unsupported
             if reason is not None:
                 return ArmReadiness(False, reason, "scripted")
-        return ArmReadiness(True, resolved={"arm": arm.full_text()})
+        hashes = {ref: self._hashes.get(ref, ref) for ref in arm.draft_models}
+        return ArmReadiness(True, resolved={"calls": arm.canonical(hashes)})
 
     def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
         """One fake generation; the same arm and prompt give the same tokens and counters."""

@@ -58,6 +58,8 @@ class SpecSettings(_Model):
     ignore_eos: bool
     temperature: float
     seed: int
+    draft_kv_type: str | None = None
+    draft_threads: int | None = None
 
 
 class JobSpec(_Model):

@@ -162,8 +162,12 @@ def _arm_fields(session: Session, job: ClaimedJob, arm: ExperimentArm) -> dict[s
         "method": "+".join(call.method for call in parse_arm(arm.text).calls),
         "parameters": arm.resolved or session.get_one(ArmRow, arm.arm_id).canonical,
         "draft_hash": "+".join(drafts) or None,
-        "draft_threads": generation["n_threads"] if drafts else None,
-        "draft_kv_type": generation["kv_type"] if drafts else None,
+        "draft_threads": (generation.get("draft_threads") or generation["n_threads"])
+        if drafts
+        else None,
+        "draft_kv_type": (generation.get("draft_kv_type") or generation["kv_type"])
+        if drafts
+        else None,
         "draft_gpu_layers": generation["draft_gpu_layers"] if drafts else None,
     }
 

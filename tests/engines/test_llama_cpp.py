@@ -324,3 +324,25 @@ def test_settings_the_library_would_refuse_are_refused_first(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         load(tiny_llama, **changes)
+
+
+def test_drafts_may_have_their_own_kv_type_and_threads(
+    tiny_llama: Path, tiny_draft: Path, tiny_settings, model_file: ToFile
+) -> None:
+    engine = LlamaCppEngine()
+    settings = replace(tiny_settings, draft_kv_type="f32", draft_threads=2)
+    facts = engine.load(model_file(tiny_llama), {"D": model_file(tiny_draft)}, settings)
+    run = engine.run(DRAFT, engine.prepare(PROMPT, 20))
+    engine.close()
+    draft = facts["drafts"]["D"]
+    assert (draft["kv_type"], draft["n_threads"]) == ("f32", 2)
+    assert run.counters.n_drafted > 0
+
+
+def test_resolved_parameters_name_the_draft_by_its_content(engine) -> None:
+    resolved = engine.check_arm(DRAFT).resolved
+    assert resolved == {
+        "calls": [
+            {"method": "draft-simple", "model": "draft", "n_max": 3, "n_min": 0, "p_min": 0.0}
+        ]
+    }
