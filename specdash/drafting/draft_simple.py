@@ -39,7 +39,14 @@ class DraftSimple:
     name = "draft-simple"
 
     def __init__(
-        self, context: DraftContext, *, n_max: int, n_min: int, p_min: float, n_vocab_target: int
+        self,
+        context: DraftContext,
+        *,
+        n_max: int,
+        n_min: int,
+        p_min: float,
+        n_vocab_target: int,
+        n_vocab_draft: int,
     ) -> None:
         self.n_max = n_max
         self.n_discarded = 0
@@ -47,6 +54,7 @@ class DraftSimple:
         self._n_min = n_min
         self._p_min = p_min
         self._n_vocab_target = n_vocab_target
+        self._n_vocab_draft = n_vocab_draft
         self._checked_from = 0
 
     def begin(self, prompt: Sequence[int]) -> None:
@@ -58,7 +66,7 @@ class DraftSimple:
         start = len(history)
         wanted = min(self.n_max, limit)
         drafted: list[int] = []
-        token = last
+        token = self._known((last,))[0]
         while len(drafted) < wanted:
             context.decode((token,), start + len(drafted), all_outputs=False)
             row = context.logits(0)
@@ -77,11 +85,21 @@ class DraftSimple:
     def process(self, tokens: Sequence[int], position: int) -> None:
         """Decode what the target decoded, so that both memories hold the same."""
         self._checked_from = position
-        self._context.decode(tokens, position, all_outputs=False)
+        self._context.decode(self._known(tokens), position, all_outputs=False)
 
     def accept(self, n_accepted: int, proposed: bool) -> None:
         """Drop what the target rejected, whoever proposed it."""
         self._drop_from(self._checked_from + 1 + n_accepted)
+
+    def _known(self, tokens: Sequence[int]) -> Sequence[int]:
+        """The tokens, with 0 for those that the draft's smaller vocabulary lacks.
+
+        That costs a worse guess, no more; llama.cpp gives up the whole request there.
+        """
+        size = self._n_vocab_draft
+        if size >= self._n_vocab_target:
+            return tokens
+        return [token if token < size else 0 for token in tokens]
 
     def _drop_from(self, position: int) -> None:
         if not self._context.remove_from(position):

@@ -124,6 +124,7 @@ class LlamaCppEngine:
             },
             "drafts": {ref: draft.facts() for ref, draft in self._drafts.items()},
             "repacked_weights": repacked_weights_work(),
+            "flash_attn": context.flash_attn,
             "n_ctx": self._n_ctx,
             "n_threads": settings.n_threads,
             "n_threads_batch": settings.n_threads,
@@ -286,12 +287,14 @@ class LlamaCppEngine:
     def _model_drafter(self, call: MethodCall) -> Drafter:
         if call.method != "draft-simple" or call.draft_model is None:
             raise UnsupportedError(f"{call.method} does not run in the llama-cpp engine.")
+        context = self._draft_context(call.draft_model)
         return DraftSimple(
-            self._draft_context(call.draft_model),
+            context,
             n_max=int(_number(call, "n_max")),
             n_min=int(_number(call, "n_min")),
             p_min=_number(call, "p_min"),
             n_vocab_target=self._loaded_model().n_vocab,
+            n_vocab_draft=context.model.n_vocab,
         )
 
     def _draft_context(self, ref: str) -> LlamaContext:

@@ -20,6 +20,7 @@ from specdash.engines.llama_cpp_library import (
     LOG,
     buffer_sizes,
     kv_type_id,
+    resolved_flash_attn,
 )
 from specdash.engines.llama_cpp_model import LlamaModel
 from specdash.errors import EngineError, ModelError, UsageError
@@ -91,6 +92,7 @@ class LlamaContext:
             )
         self.model = model
         self.buffers = buffer_sizes(lines)
+        self.flash_attn = resolved_flash_attn(settings.flash_attn, lines)
         self.n_outputs = n_outputs
         self.n_batch = int(lib.llama_n_batch(self._ctx))
         self._memory = lib.llama_get_memory(self._ctx)

@@ -94,6 +94,10 @@ def _decode_model(path: Path) -> bool:
 
 def main() -> int:
     """The child: exit status 0 when the pass came back."""
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trial.gguf"
         _write_model(path)

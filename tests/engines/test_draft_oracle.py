@@ -81,6 +81,7 @@ def _walk_live(
                 n_min=int(call.get("n_min") or 0),
                 p_min=float(call.get("p_min") or 0),
                 n_vocab_target=model.n_vocab,
+                n_vocab_draft=model.n_vocab,
             ),
         )
         return replay_chain(

@@ -32,7 +32,8 @@ HALF = [0.0, 0.0, 5.0, 5.0]
 
 
 def drafter(context: PlayedDraft, **changes: object) -> DraftSimple:
-    values = {"n_max": 3, "n_min": 0, "p_min": 0.0, "n_vocab_target": 4} | changes
+    values = {"n_max": 3, "n_min": 0, "p_min": 0.0, "n_vocab_target": 4, "n_vocab_draft": 4}
+    values |= changes
     return DraftSimple(context, **values)
 
 
@@ -74,6 +75,14 @@ def test_the_checked_batch_is_decoded_and_the_rejected_part_dropped() -> None:
     made.process([3, 1, 2], 5)
     made.accept(1, True)
     assert context.calls == [("decode", (3, 1, 2), 5), ("remove", None, 7)]
+
+
+def test_tokens_the_draft_does_not_have_reach_it_as_token_0() -> None:
+    context = PlayedDraft([SURE_1])
+    made = drafter(context, n_max=1, n_vocab_draft=3)
+    made.process([2, 3], 0)
+    assert made.draft([2, 3], 3, 10) == [1]
+    assert context.calls[:2] == [("decode", (2, 0), 0), ("decode", (0,), 2)]
 
 
 def test_a_draft_memory_that_cannot_be_cut_is_an_error() -> None:

@@ -257,6 +257,18 @@ def test_a_draft_with_100_more_tokens_works(
     assert engine.run(DRAFT, prompt).token_ids == engine.run(OFF_ARM, prompt).token_ids
 
 
+def test_a_draft_that_lacks_100_tokens_works(
+    tiny_llama: Path, make_llama, extended_tokens, tmp_path: Path, load
+) -> None:
+    bigger = make_llama(tmp_path / "bigger.gguf", tokens=extended_tokens(100))
+    engine = load(bigger, {"D": tiny_llama})
+    assert engine.check_arm(DRAFT).ready
+    prompt = engine.prepare(PROMPT, 60)
+    off = engine.run(OFF_ARM, prompt)
+    assert max(off.token_ids) >= 259
+    assert engine.run(DRAFT, prompt).token_ids == off.token_ids
+
+
 def test_one_different_token_is_named(make_llama, extended_tokens, tmp_path: Path, load) -> None:
     tokens = extended_tokens(3)
     other = [*tokens[:-1], "another"]

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from specdash.engines.llama_cpp_library import LibraryLog, buffer_sizes, start_library
+from specdash.engines.llama_cpp_library import (
+    LibraryLog,
+    buffer_sizes,
+    resolved_flash_attn,
+    start_library,
+)
 from specdash.engines.llama_cpp_model import LlamaModel
 
 
@@ -89,3 +94,16 @@ def test_reported_buffers_are_summed_by_name() -> None:
         "CPU KV": 90.0,
         "CPU compute": 86.38,
     }
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines", "expected"),
+    [
+        ("on", [], "on"),
+        ("off", [], "off"),
+        ("auto", ["resolve_fused_ops: Flash Attention enabled\n"], "on"),
+        ("auto", ["llama_context: flash_attn = auto\n"], None),
+    ],
+)
+def test_what_became_of_flash_attention(asked: str, lines: list[str], expected: str | None) -> None:
+    assert resolved_flash_attn(asked, lines) == expected

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from specdash.domain.arms import parse_arm
-from specdash.domain.workload import Prompt
+from specdash.domain.workload import Message, Prompt
 from specdash.engines.base import GenerationSettings, ModelFile, RunRecord
 from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.engines.llama_cpp_trial import repacked_weights_work
@@ -96,3 +96,12 @@ def test_ids_and_counters_are_those_of_llama_server(
     histogram = c.accepted_histogram or ()
     per_pos = {str(i): sum(histogram[i + 1 :]) for i in range(len(histogram) - 1)}
     assert {i: n for i, n in per_pos.items() if n} == recorded["per_pos"]
+
+
+@pytest.mark.parametrize("key", RECORDED["prompts"])
+def test_the_files_own_template_gives_the_recorded_prompt(engine: LlamaCppEngine, key: str) -> None:
+    recorded = RECORDED["prompts"][key]
+    user = recorded["text"].split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
+    prepared = engine.prepare(Prompt(key, "a", (Message("user", user),)), 1)
+    assert list(prepared.token_ids) == recorded["ids"]
+    assert prepared.flags == ()
