@@ -1,5 +1,6 @@
 """``ngram-map-k4v``: up to four continuations per n-gram, proposed when one dominates."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 from specdash.drafting.ngram_map import NgramMap
@@ -34,6 +35,8 @@ class NgramMapK4V(NgramMap):
         self._min_hits = min_hits
         self._keys: dict[tuple[int, ...], _Key] = {}
         self._proposed: _Value | None = None
+        self._by_hash: dict[int, list[int]] = {}
+        self._listed = 0
 
     def draft(self, history: list[int], last: int, limit: int) -> list[int]:
         """Up to ``size_m`` tokens, at most as many as were accepted of this continuation last."""
@@ -66,10 +69,7 @@ class NgramMapK4V(NgramMap):
         The place the last count ended at is counted again, as llama.cpp does.
         """
         size, copied = self._size_n, self._size_m
-        hashes = self._hashes.values
-        i = key.counted_to - 1
-        while i < match:
-            i = hashes.index(hashes[match], i + 1, match + 1)
+        for i in self._places(match, key.counted_to):
             if history[i : i + size] != pattern:
                 continue
             start = i + size
@@ -83,3 +83,12 @@ class NgramMapK4V(NgramMap):
             if value is not None:
                 value.count = min(value.count + 1, _MAX_COUNT)
         key.counted_to = match
+
+    def _places(self, match: int, first: int) -> list[int]:
+        """Places from ``first`` to ``match`` where an n-gram of the same hash begins."""
+        values, by_hash = self._hashes.values, self._by_hash
+        for j in range(self._listed, len(values)):
+            by_hash.setdefault(values[j], []).append(j)
+        self._listed = len(values)
+        places = by_hash[values[match]]
+        return places[bisect_left(places, first) : bisect_right(places, match)]

@@ -29,6 +29,8 @@ class NgramMod(NgramDrafter):
         self._hashes = NgramHashes(n_match, _MULTIPLIER, _POOL_BITS)
         self._pool: dict[int, int] = {}
         self._taken_in = 0
+        self._whole = True
+        self._emptied = False
         self._last_length = 0
         self._low_passes = 0
 
@@ -40,6 +42,7 @@ class NgramMod(NgramDrafter):
         self._take_in(history)
         if len(self._pool) > _POOL_LIMIT:
             self._pool.clear()
+            self._whole = False
 
     def draft(self, history: list[int], last: int, limit: int) -> list[int]:
         """Up to ``n_max`` tokens; nothing when the pool ends before ``n_min``."""
@@ -47,6 +50,8 @@ class NgramMod(NgramDrafter):
         length, size = len(history), self._n_match
         if length < size:
             return []
+        if self._emptied:
+            self._fill_again(history)
         if self._taken_in + _CHUNK < length:
             self._take_in(history)
         hashes, pool = self._hashes, self._pool
@@ -78,9 +83,22 @@ class NgramMod(NgramDrafter):
             return
         self._low_passes += 1
         if self._low_passes >= _LOW_STREAK:
-            self._pool.clear()
             self._low_passes = 0
-            self._taken_in = 0
+            self._emptied = True
+
+    def _fill_again(self, history: list[int]) -> None:
+        """What emptying the pool means to the next draft.
+
+        A history longer than a chunk is taken in again at once, from its start. Where the pool
+        held all of it up to some place, only the rest is new.
+        """
+        self._emptied = False
+        if len(history) > _CHUNK and self._whole:
+            self._take_in(history)
+            return
+        self._pool.clear()
+        self._taken_in = 0
+        self._whole = True
 
     def _take_in(self, history: list[int]) -> None:
         self._hashes.extend(history)
