@@ -15,6 +15,7 @@ import numpy.typing as npt
 from llama_cpp import llama_cpp as lib
 
 from specdash.domain.arms import MethodCall
+from specdash.domain.pairing import MAX_SIZE_DIFFERENCE
 from specdash.drafting.draft_simple import top_probability
 from specdash.drafting.model_replay import (
     Branch,
@@ -51,7 +52,7 @@ def build_tables(
     """
     with closing(LlamaModel(str(draft), name=draft.name)) as model:
         largest = max(max((*prompt, *output)) for prompt, output in texts)
-        if largest >= model.n_vocab:
+        if largest >= model.n_vocab + MAX_SIZE_DIFFERENCE:
             raise UsageError(
                 f"Token {largest} is not in the vocabulary of '{draft.name}' "
                 f"({model.n_vocab} tokens).",
@@ -177,7 +178,8 @@ class LlamaDraftOracle:
         batch = self._batch
         batch.n_tokens = len(entries)
         for i, (token, position, sequence) in enumerate(entries):
-            batch.token[i] = token
+            # As DraftSimple: a token that the draft's smaller vocabulary lacks costs a worse guess.
+            batch.token[i] = token if token < self._model.n_vocab else 0
             batch.pos[i] = position
             batch.n_seq_id[i] = 1
             batch.seq_id[i][0] = sequence
