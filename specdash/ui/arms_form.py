@@ -75,15 +75,12 @@ def _builder(target: ModelView, models: Sequence[ModelView]) -> None:
 def _draft_field(target: ModelView, method: str, models: Sequence[ModelView]) -> bool:
     """Whether there is a draft to choose."""
     found = drafts_for(target, method, models)
-    usable = {d.model.name: d for d in found if d.problem is None}
-    refused = [d for d in found if d.problem is not None]
+    usable = {d.model.name: d for d in found if d.verdict.compatible}
+    refused = [d for d in found if not d.verdict.compatible]
     if usable:
-        chosen = st.selectbox("Draft model", list(usable), key=f"new_{method}_model")
-        note = usable[chosen].note
-        st.caption(
-            f"{fmt.size(usable[chosen].model.size_bytes)}"
-            + (f" · {fmt.plain(note)}" if note else " · same token list as the target")
-        )
+        chosen = usable[st.selectbox("Draft model", list(usable), key=f"new_{method}_model")]
+        notes = [fmt.size(chosen.model.size_bytes), chosen.verdict.reason]
+        st.caption(fmt.plain(" · ".join([*notes, *chosen.verdict.warnings])))
     else:
         st.caption(
             "No registered model can draft for this target. Scan a folder with a smaller model of "
@@ -92,7 +89,7 @@ def _draft_field(target: ModelView, method: str, models: Sequence[ModelView]) ->
     if refused:
         with st.expander(f"Not offered ({len(refused)})"):
             for draft in refused:
-                st.caption(f"{fmt.code(draft.model.name)}: {fmt.plain(draft.problem or '')}")
+                st.caption(f"{fmt.code(draft.model.name)}: {fmt.plain(draft.verdict.reason)}")
     return bool(usable)
 
 

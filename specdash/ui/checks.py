@@ -1,13 +1,72 @@
 """The checks beside the form of a new benchmark."""
 
+import math
+import statistics
+from collections.abc import Sequence
+
 import streamlit as st
 
+from specdash.domain.power import minimum_detectable_effect
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 from specdash.store.enqueue import ExperimentRequest
+from specdash.store.views import HistoryFilter, HistoryRow
+from specdash.ui import data
+from specdash.ui import format as fmt
+from specdash.worker.preflight import Check, preflight
+
+_MARKS = {
+    "ok": ":green[:material/check_circle:]",
+    "warn": ":orange[:material/warning:]",
+    "error": ":red[:material/error:]",
+}
+_FIELDS = {
+    "target": "Target",
+    "arms": "Pair",
+    "n_prompts": "Prompts",
+    "max_tokens": "Answers",
+    "n_ctx": "Context",
+    "memory": "Memory",
+    "kv_type": "KV cache",
+    "threads": "Threads",
+    "gpu_layers": "GPU",
+    "time": "Time",
+}
 
 
-def show(request: ExperimentRequest) -> bool:
+def show(request: ExperimentRequest, target: str) -> bool:
     """Show every check; whether one of them forbids queueing."""
-    n_prompts = request.n_prompts or 0
-    if n_prompts < 3:
-        st.markdown(":orange[:material/warning:] Fewer than 3 prompts: no interval.")
-    return False
+    with st.spinner("Checking"):
+        found = preflight(data.engine(), request)
+    for check in found:
+        _line(check.level, _FIELDS.get(check.field, check.field), check.text)
+    rows = data.history(HistoryFilter(targets=(target,), states=("succeeded",)))
+    _line("ok", "Smallest effect", effect_words(rows, request.n_prompts or 0))
+    return _forbidden(found)
+
+
+def effect_words(rows: Sequence[HistoryRow], n_prompts: int) -> str:
+    """What so many prompts can tell apart, from the spread of this target's former results."""
+    spreads = [
+        statistics.stdev([math.log(p.ratio) for p in row.summary.prompts])
+        for row in rows
+        if len(row.summary.prompts) > 1
+    ]
+    if not spreads:
+        return "unknown until this target was measured once."
+    effect = minimum_detectable_effect(statistics.median(spreads), n_prompts)
+    if effect is None:
+        return "none can be told from one prompt."
+    seen = math.expm1(effect)
+    needed = math.expm1(effect + math.log1p(PRACTICAL_DIFFERENCE))
+    return (
+        f"a true change of {fmt.percent(seen, 1)} would be seen 4 times in 5; for the word "
+        f"“faster” about {fmt.percent(needed, 1)} is needed."
+    )
+
+
+def _forbidden(found: Sequence[Check]) -> bool:
+    return any(check.level == "error" for check in found)
+
+
+def _line(level: str, field: str, text: str) -> None:
+    st.markdown(f"{_MARKS[level]} **{field}** · {fmt.plain(text)}")

@@ -1,30 +1,21 @@
-"""Which registered models may serve as a draft of a target, and why the others may not.
-
-Only what headers say is used here, so that a form opens at once; the vocabulary rule itself is
-checked for the chosen pair.
-"""
+"""Which registered models may serve as a draft of a target, and why the others may not."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specdash.store.views import ModelView
+import streamlit as st
 
-_KIND_OF_METHOD = {
-    "draft-simple": "model",
-    "draft-eagle3": "eagle3",
-    "draft-dflash": "dflash",
-    "draft-dspark": "dspark",
-    "draft-mtp": "mtp",
-}
+from specdash.domain.pairing import PairVerdict
+from specdash.store.views import ModelView
+from specdash.worker.pairs import check_drafts
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A candidate; ``problem`` says why it cannot be chosen, ``note`` what to know."""
+    """A candidate with the answer of the pair rule."""
 
     model: ModelView
-    problem: str | None
-    note: str | None
+    verdict: PairVerdict
 
 
 def targets(models: Sequence[ModelView]) -> list[ModelView]:
@@ -33,36 +24,22 @@ def targets(models: Sequence[ModelView]) -> list[ModelView]:
 
 
 def drafts_for(target: ModelView, method: str, models: Sequence[ModelView]) -> list[Draft]:
-    """Every other model with its verdict, the best guess first."""
-    found = [
-        Draft(m, _problem(target, method, m), _note(target, m))
-        for m in models
-        if m.content_hash != target.content_hash
-    ]
-    return sorted(found, key=lambda d: (d.problem is not None, d.note is not None, d.model.name))
+    """Every other model with its verdict, those that fit first."""
+    others = [m for m in models if m.content_hash != target.content_hash]
+    hashes = tuple((m.content_hash, m.path) for m in (target, *others))
+    verdicts = _verdicts(hashes, method, target, others)
+    found = [Draft(m, v) for m, v in zip(others, verdicts, strict=True)]
+    return sorted(
+        found, key=lambda d: (not d.verdict.compatible, len(d.verdict.warnings), d.model.name)
+    )
 
 
-def _problem(target: ModelView, method: str, model: ModelView) -> str | None:
-    wanted = _KIND_OF_METHOD.get(method, "model")
-    if model.problem is not None:
-        return model.problem
-    if model.path is None:
-        return "its file is not on this machine"
-    if model.kind != wanted:
-        return f"it is of kind {model.kind}, {method} needs {wanted}"
-    if model.size_bytes >= target.size_bytes:
-        return "it is not smaller than the target"
-    theirs, ours = model.facts.get("tokenizer_model"), target.facts.get("tokenizer_model")
-    if theirs is not None and ours is not None and theirs != ours:
-        return f"its tokenizer is of another type ({theirs}, the target's is {ours})"
-    return None
-
-
-def _note(target: ModelView, model: ModelView) -> str | None:
-    if model.derived_from in (target.content_hash, target.name):
-        return "made from this target: agrees often, saves little"
-    if model.vocab_hash is None or target.vocab_hash is None:
-        return "vocabulary unknown"
-    if model.vocab_hash != target.vocab_hash:
-        return "another token list; the rule decides below"
-    return None
+@st.cache_data(max_entries=32, show_spinner="Comparing vocabularies")
+def _verdicts(
+    hashes: tuple[tuple[str, str | None], ...],
+    method: str,
+    _target: ModelView,
+    _others: Sequence[ModelView],
+) -> list[PairVerdict]:
+    """The underscored records are not hashed; ``hashes`` stand for them."""
+    return check_drafts(_target, _others, method)

@@ -11,6 +11,7 @@ from specdash.store.schema import UPGRADE_COMMAND, check_schema
 from specdash.store.workloads import sync_shipped
 from specdash.ui import components, data
 from specdash.worker.launch import ensure_worker
+from specdash.worker.processes import lower_thread_priority
 
 _lock = threading.Lock()
 _prepared: set[str] = set()
@@ -31,6 +32,8 @@ def ready() -> bool:
         st.title("The database cannot be used")
         components.show_problem(error)
         return False
+    # After the worker was started, which would inherit it: drawing pages yields to measuring.
+    lower_thread_priority()
     return True
 
 

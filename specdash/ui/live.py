@@ -9,8 +9,10 @@ import streamlit as st
 from specdash.settings import Settings
 from specdash.store.tables import ACTIVE_JOB_STATES
 from specdash.store.views import JobView, WorkerView
+from specdash.ui import components
 from specdash.ui import format as fmt
 from specdash.ui.words import JOB_STATES
+from specdash.worker.launch import ensure_worker
 
 POLL_EVERY = "2s"
 WORKER_COMMAND = "python -m specdash worker"
@@ -59,7 +61,7 @@ def progress(job: JobView) -> None:
     st.caption(f"{runs} · {eta}" if is_active(job) else runs)
 
 
-def worker_line(worker: WorkerView, *, waiting: bool) -> None:
+def worker_line(worker: WorkerView, settings: Settings, *, waiting: bool) -> None:
     """When the worker was last seen; how to start one when it is needed and absent."""
     if worker.alive:
         st.caption(
@@ -75,6 +77,14 @@ def worker_line(worker: WorkerView, *, waiting: bool) -> None:
     text = f"{seen} Start one with {fmt.code(WORKER_COMMAND)}."
     if waiting:
         st.warning(f"**Nothing runs the queue.** {text}", icon=":material/power_off:")
+        if settings.worker == "auto":
+            st.button(
+                "Start a worker",
+                icon=":material/power:",
+                key="start_worker",
+                on_click=components.act,
+                args=(ensure_worker, settings),
+            )
     else:
         st.caption(f":material/power_off: {text}")
 

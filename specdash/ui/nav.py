@@ -38,12 +38,12 @@ def compare_link(a: str, b: str, label: str) -> None:
 
 
 def experiment_url(experiment_id: int) -> str:
-    """Relative address, for link columns."""
-    return f"/experiment?id={experiment_id}"
+    """Relative address, for link columns; it holds under any base path."""
+    return f"experiment?id={experiment_id}"
 
 
 def run_url(run_id: int) -> str:
-    return f"/run?id={run_id}"
+    return f"run?id={run_id}"
 
 
 def id_param(name: str = "id") -> int | None:

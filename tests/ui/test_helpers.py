@@ -1,9 +1,14 @@
+from collections.abc import Sequence
+
+import pytest
 from fakes import experiment_view, history_row, job_view, model_view, on_summary, run_view
 
+from specdash.domain.pairing import PairVerdict
 from specdash.settings import Settings
 from specdash.store.comparison import Side, choices, not_comparable_reasons
-from specdash.ui import live, words
-from specdash.ui.drafts import drafts_for, targets
+from specdash.store.views import ModelView
+from specdash.ui import checks, drafts, live, words
+from specdash.ui.drafts import targets
 from specdash.ui.repeat import repeat_command
 
 
@@ -73,18 +78,32 @@ def test_off_can_be_chosen_once_an_experiment() -> None:
     assert found[0].text == "7 · extract · off"
 
 
-def test_drafts_that_cannot_work_say_why() -> None:
+def test_drafts_that_fit_come_first_and_the_others_say_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     target = model_view()
-    small = model_view(name="small", content_hash="s", size_bytes=10)
-    big = model_view(name="big", content_hash="b", size_bytes=500)
-    eyes = model_view(name="eyes", content_hash="e", size_bytes=10, kind="mmproj")
-    found = {
-        d.model.name: d for d in drafts_for(target, "draft-simple", [target, big, eyes, small])
+    other = model_view(name="other", content_hash="o")
+    small = model_view(name="small", content_hash="s")
+    verdicts = {
+        "other": PairVerdict(False, "vocab_size", "sizes differ by 200"),
+        "small": PairVerdict(True, None, "same vocabulary"),
     }
-    assert next(iter(found)) == "small"
-    assert found["small"].problem is None
-    assert found["big"].problem == "it is not smaller than the target"
-    assert found["eyes"].problem == "it is of kind mmproj, draft-simple needs model"
+
+    def check(_target: ModelView, models: Sequence[ModelView], _method: str) -> list[PairVerdict]:
+        return [verdicts[m.name] for m in models]
+
+    monkeypatch.setattr(drafts, "check_drafts", check)
+    found = drafts.drafts_for(target, "draft-simple", [target, other, small])
+    assert [d.model.name for d in found] == ["small", "other"]
+    assert found[1].verdict.reason == "sizes differ by 200"
+
+
+def test_the_smallest_effect_comes_from_former_spread() -> None:
+    assert checks.effect_words([], 10) == "unknown until this target was measured once."
+    assert checks.effect_words([history_row()], 1) == "none can be told from one prompt."
+    said = checks.effect_words([history_row()], 10)
+    assert said.startswith("a true change of 21.2")
+    assert "4 times in 5" in said
 
 
 def test_a_model_whose_file_is_gone_is_no_target() -> None:

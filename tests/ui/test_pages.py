@@ -39,6 +39,12 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
+def no_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scripted target is no GGUF, which the checks would rightly refuse."""
+    monkeypatch.setattr("specdash.ui.checks.preflight", lambda *_: ())
+
+
+@pytest.fixture
 def seeded(engine: Engine, tmp_path: Path) -> Engine:
     """One workload, one target, one good experiment and one that failed half way."""
     workload = seeding.seed_workload(engine, "seeded", n_prompts=4)
@@ -195,6 +201,7 @@ def test_experiments_under_other_settings_are_not_comparable(
     assert "token cap: 160 / 100" in app.warning[0].value.replace("\\", "")
 
 
+@pytest.mark.usefixtures("no_checks")
 def test_a_new_benchmark_is_queued_once_and_a_duplicate_is_a_question(seeded: Engine) -> None:
     app = open_page(nav.NEW)
     app.button(key="new_queue").click().run()
@@ -207,6 +214,13 @@ def test_a_new_benchmark_is_queued_once_and_a_duplicate_is_a_question(seeded: En
     assert again.title[0].value == "Experiment 4"
 
 
+def test_a_check_that_fails_stands_beside_the_form_and_forbids_queueing(seeded: Engine) -> None:
+    app = open_page(nav.NEW)
+    assert ":red[:material/error:] **Target**" in everything(app)
+    assert app.button(key="new_queue").disabled
+
+
+@pytest.mark.usefixtures("no_checks")
 def test_an_arm_out_of_range_is_refused_beside_the_field(seeded: Engine) -> None:
     app = open_page(nav.NEW)
     app.text_input(key="new_arm_text").set_value("ngram-simple:size_n=0").run()
@@ -214,6 +228,7 @@ def test_an_arm_out_of_range_is_refused_beside_the_field(seeded: Engine) -> None
     assert "out of range" in app.error[0].value
 
 
+@pytest.mark.usefixtures("no_checks")
 def test_arms_are_built_and_removed(seeded: Engine) -> None:
     app = open_page(nav.NEW)
     app.selectbox(key="new_method").select("prompt-lookup").run()

@@ -26,7 +26,7 @@ def _stage(job: JobView) -> tuple[int, str, int]:
 def _live_part(job_id: int) -> None:
     with components.page_guard():
         job = data.job(job_id)
-        live.worker_line(data.worker(), waiting=job.state == "queued")
+        live.worker_line(data.worker(), data.settings(), waiting=job.state == "queued")
         live.progress(job)
         # A redraw of the charts only when the work ended or a tenth of it was added.
         if st.session_state.get("experiment_stage") != _stage(job):
@@ -53,9 +53,13 @@ def _count(value: object) -> int:
 
 
 def _verdicts(report: ExperimentReport) -> None:
-    if report.is_partial:
+    if live.is_active(report.experiment.job):
+        st.caption(
+            ":material/hourglass_top: What is stored so far is shown; nothing is ranked yet."
+        )
+    elif report.is_partial:
         st.warning(
-            "**Partial.** This experiment has not finished; what is stored is shown and never "
+            "**Partial.** This experiment did not finish; the runs it stored are shown and never "
             "ranked.",
             icon=":material/hourglass_bottom:",
         )

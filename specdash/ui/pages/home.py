@@ -17,7 +17,7 @@ def _live_part() -> None:
     with components.page_guard():
         jobs = data.jobs(active_only=True)
         live.rerun_when_changed("home", jobs)
-        live.worker_line(data.worker(), waiting=bool(jobs))
+        live.worker_line(data.worker(), data.settings(), waiting=bool(jobs))
         running = next((j for j in jobs if j.state == "running"), jobs[0] if jobs else None)
         if running is not None:
             st.markdown(live.job_title(running))

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from specdash.engines.probe_client import check_pair_files
 from specdash.store.models import ScanResult, requantise, scan, scan_places
 from specdash.store.views import ModelView
 from specdash.ui import components, data, rows, tables
 from specdash.ui import format as fmt
-from specdash.ui.drafts import targets
+from specdash.ui.drafts import drafts_for, targets
 
 _QUANTISATIONS = ("Q8_0", "Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_0", "Q3_K_M", "Q2_K")
 
@@ -64,35 +63,32 @@ def _table(models: Sequence[ModelView]) -> None:
 def _pair_form(models: Sequence[ModelView]) -> None:
     usable = {m.name: m for m in targets(models)}
     with st.container(border=True, height="stretch"):
-        st.subheader("Does a draft fit?")
-        st.caption("Asks llama.cpp's vocabulary rule of both files; no model is loaded for it.")
-        if len(usable) < 2:
+        st.subheader("Which drafts fit?")
+        st.caption("llama.cpp's vocabulary rule, asked of the files; no model is loaded for it.")
+        if len(models) < 2 or not usable:
             st.caption("Two registered models are needed.")
             return
         with st.form("pair", border=False):
             target = st.selectbox("Target", list(usable), key="m_target")
-            draft = st.selectbox("Draft", list(usable), index=1, key="m_draft")
-            clicked = st.form_submit_button("Check the pair", icon=":material/join:")
+            clicked = st.form_submit_button("Check all drafts", icon=":material/join:")
         if clicked:
-            _check(usable[target], usable[draft])
-
-
-def _check(target: ModelView, draft: ModelView) -> None:
-    if target.path is None or draft.path is None:
-        components.empty_state("A file of this pair is gone.", "Scan its folder again.")
-        return
-    with st.spinner("Reading both vocabularies"):
-        verdict = check_pair_files(Path(target.path), Path(draft.path))
-    if verdict.compatible:
-        st.success(f"They fit: {fmt.plain(verdict.reason)}.", icon=":material/check_circle:")
-    else:
-        st.error(
-            f"**They do not fit**, by the rule {fmt.code(verdict.failed_rule or 'unknown')}: "
-            f"{fmt.plain(verdict.reason)}.",
-            icon=":material/block:",
-        )
-    for warning in verdict.warnings:
-        st.caption(f":material/warning: {fmt.plain(warning)}")
+            found = drafts_for(usable[target], "draft-simple", models)
+            fitting = sum(d.verdict.compatible for d in found)
+            st.markdown(f"**{fmt.out_of(fitting, len(found))}** can draft for {fmt.code(target)}.")
+            tables.show_rows(
+                [
+                    {
+                        "Draft": d.model.name,
+                        "Fits": "yes" if d.verdict.compatible else "no",
+                        "Why": d.verdict.reason,
+                        "Failed rule": d.verdict.failed_rule,
+                        "To know": "; ".join(d.verdict.warnings) or None,
+                    }
+                    for d in found
+                ],
+                alt="Drafts for the chosen target with the reason for every no",
+                key="pairs_table",
+            )
 
 
 def _requantise_form(models: Sequence[ModelView]) -> None:

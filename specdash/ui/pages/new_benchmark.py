@@ -13,6 +13,7 @@ from specdash.ui import arms_form, checks, components, data, nav
 from specdash.ui import format as fmt
 from specdash.ui.drafts import targets
 from specdash.worker.machine import allowed_cpus
+from specdash.worker.request import DEFAULT_N_CTX
 
 _KV_TYPES = ("f16", "q8_0", "q4_0")
 _FLASH = ("auto", "on", "off")
@@ -84,13 +85,17 @@ def _protocol(workload: WorkloadView) -> tuple[int, int, int]:
     return n_prompts, n_rounds, max_tokens
 
 
-def _generation() -> GenerationSettings:
+def _generation(target: ModelView) -> GenerationSettings:
     cpus = data.settings().threads or allowed_cpus()
     with st.expander("Settings of the target, equal in every arm", icon=":material/tune:"):
         left, right = st.columns(2)
         with left:
             n_ctx = st.number_input(
-                "Context (tokens)", min_value=64, max_value=1_048_576, value=4096, key="new_ctx"
+                "Context (tokens)",
+                min_value=64,
+                max_value=1_048_576,
+                value=min(DEFAULT_N_CTX, target.n_ctx_train or DEFAULT_N_CTX),
+                key=f"new_ctx_{target.model_id}",
             )
             threads = st.number_input(
                 "Threads",
@@ -187,7 +192,7 @@ def _page() -> None:
         arms_form.show_arms(target, models)
         st.subheader("Protocol")
         n_prompts, n_rounds, max_tokens = _protocol(workload)
-        generation = _generation()
+        generation = _generation(target)
         note, tags = _note()
     request = ExperimentRequest(
         workload_id=workload.workload_id,
@@ -200,10 +205,11 @@ def _page() -> None:
         note=note,
         tags=tags,
         requester=_requester(),
+        time_limit_s=data.settings().job_time_limit_s,
     )
     with beside, st.container(border=True):
         st.subheader("Checks")
-        blocked = checks.show(request)
+        blocked = checks.show(request, target.name)
         st.button(
             "Queue it",
             icon=":material/play_arrow:",

@@ -89,7 +89,7 @@ def _log(job: JobView) -> None:
 def _live_part() -> None:
     with components.page_guard():
         jobs = data.jobs(active_only=True)
-        live.worker_line(data.worker(), waiting=bool(jobs))
+        live.worker_line(data.worker(), data.settings(), waiting=bool(jobs))
         live.rerun_when_changed("queue", jobs)
         for job in jobs:
             _active_job(job)
