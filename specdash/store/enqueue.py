@@ -100,7 +100,7 @@ def queue_experiment(engine: Engine, request: ExperimentRequest) -> Queued:
 def find_similar(session: Session, request: ExperimentRequest) -> Sequence[int]:
     """Experiments that ask for the same and are queued, running or measured; newest first."""
     request = _named_arms(request)
-    digest = _digest(request, _drafts(session, request))
+    digest = _digest(request, _n_prompts(session, request), _drafts(session, request))
     return session.exec(
         select(Job.experiment_id)
         .join(Experiment, col(Experiment.id) == col(Job.experiment_id))
@@ -179,11 +179,11 @@ def move(engine: Engine, job_id: int, direction: Literal["up", "down"]) -> None:
 
 
 def _queue(session: Session, request: ExperimentRequest) -> Queued:
-    prompts = _check_workload(session, request)
+    n_prompts = _check_workload(session, request)
     target = get_model(session, request.target_model_id)
     target_path = _path_here(target)
     drafts = _drafts(session, request)
-    digest = _digest(request, drafts)
+    digest = _digest(request, n_prompts, drafts)
     again = _second_click(session, request, digest)
     if again is not None:
         return Queued(again.experiment_id, known_id(again.id), again.experiment_id)
@@ -198,7 +198,7 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
         engine=request.engine,
         protocol={
             "rounds": request.rounds,
-            "n_prompts": prompts,
+            "n_prompts": n_prompts,
             "max_tokens": request.max_tokens,
             "warmup": request.warmup,
             "order_seed": request.order_seed,
@@ -260,22 +260,28 @@ def _check_workload(session: Session, request: ExperimentRequest) -> int:
     workload = session.get(WorkloadVersion, request.workload_id)
     if workload is None:
         raise NotFoundError(f"There is no workload {request.workload_id}.")
-    there = session.exec(
-        select(sa.func.count())
-        .select_from(PromptRow)
-        .where(PromptRow.workload_id == request.workload_id)
-    ).one()
+    there = _prompts_there(session, request.workload_id)
     if there == 0:
         raise UsageError(
             f"Workload '{workload.name}' holds no prompts.", "Add prompts to it, or choose another."
         )
-    asked = request.n_prompts or there
+    asked = _n_prompts(session, request)
     if asked > there:
         raise UsageError(
             f"Workload '{workload.name}' holds {there} prompts; {asked} are asked for.",
             f"Ask for at most {there}.",
         )
     return asked
+
+
+def _n_prompts(session: Session, request: ExperimentRequest) -> int:
+    return request.n_prompts or _prompts_there(session, request.workload_id)
+
+
+def _prompts_there(session: Session, workload_id: int) -> int:
+    return session.exec(
+        select(sa.func.count()).select_from(PromptRow).where(PromptRow.workload_id == workload_id)
+    ).one()
 
 
 def _drafts(session: Session, request: ExperimentRequest) -> dict[str, ModelView]:
@@ -303,7 +309,7 @@ def _path_here(model: ModelView) -> str:
     return model.path
 
 
-def _digest(request: ExperimentRequest, drafts: Mapping[str, ModelView]) -> str:
+def _digest(request: ExperimentRequest, n_prompts: int, drafts: Mapping[str, ModelView]) -> str:
     hashes = {reference: model.content_hash for reference, model in drafts.items()}
     asked: dict[str, Any] = {
         "workload": request.workload_id,
@@ -312,7 +318,7 @@ def _digest(request: ExperimentRequest, drafts: Mapping[str, ModelView]) -> str:
         "generation": asdict(request.generation),
         "arms": [[a.canonical(hashes), a.replica] for a in request.arms],
         "rounds": request.rounds,
-        "n_prompts": request.n_prompts,
+        "n_prompts": n_prompts,
         "max_tokens": request.max_tokens,
         "warmup": request.warmup,
         "order_seed": request.order_seed,

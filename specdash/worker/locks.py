@@ -2,6 +2,7 @@
 
 import getpass
 import hashlib
+import os
 import tempfile
 from pathlib import Path
 
@@ -27,14 +28,18 @@ def worker_lives(settings: Settings) -> bool:
 
 def try_machine_lock(settings: Settings) -> BaseFileLock | None:
     """The lock of this machine's one running experiment, whatever the database."""
-    return _try(settings.machine_lock or _default_machine_lock())
+    path = settings.machine_lock or _default_machine_lock()
+    return _try(path, setting="SPECDASH_MACHINE_LOCK to a file in one")
 
 
 def _default_machine_lock() -> Path:
-    return Path(tempfile.gettempdir()) / f"specdash-{getpass.getuser()}" / "experiment.lock"
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    return Path(tempfile.gettempdir()) / f"specdash-{user}" / "experiment.lock"
 
 
-def _try(path: Path, wait_s: float = 0) -> BaseFileLock | None:
+def _try(
+    path: Path, wait_s: float = 0, setting: str = "SPECDASH_DATA_DIR to a folder"
+) -> BaseFileLock | None:
     # Taken in one thread and released in another.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +50,6 @@ def _try(path: Path, wait_s: float = 0) -> BaseFileLock | None:
     except OSError as error:
         raise SpecdashError(
             f"The lock file {path} cannot be written ({error.strerror}).",
-            "Make its folder writable, or set SPECDASH_DATA_DIR to a folder that is.",
+            f"Make its folder writable, or set {setting} that is.",
         ) from error
     return lock

@@ -20,10 +20,9 @@ def has_exited(child: subprocess.Popen[bytes]) -> bool:
     if not _POSIX:
         return child.poll() is not None
     try:
-        state = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-    except ChildProcessError:
+        return psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return True
-    return state is not None
 
 
 def ask_to_stop(child: subprocess.Popen[bytes]) -> None:

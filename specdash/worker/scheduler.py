@@ -153,6 +153,7 @@ def main() -> int:
     engine = make_engine(settings.resolved_database_url)
     try:
         check_schema(engine)
+        _check_machine_lock(settings)
         # Others take the lock for a moment, only to see whether a worker lives.
         lock = try_worker_lock(settings, wait_s=_LOCK_WAIT_S)
         if lock is None:
@@ -216,6 +217,13 @@ def _cancel_and_wait(engine: Engine, job_id: int, worker: Worker | None) -> None
     cancel(engine, job_id)
     while worker is not None and worker.is_busy:
         time.sleep(_FOLLOW_S)
+
+
+def _check_machine_lock(settings: Settings) -> None:
+    """A lock file that cannot be written is told at the start, not at every tick."""
+    lock = try_machine_lock(settings)
+    if lock is not None:
+        lock.release()
 
 
 def _serve(worker: Worker) -> int:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,14 +172,14 @@ def test_a_runner_deaf_to_sigterm_is_killed_with_its_whole_group(
     thread.join(timeout=20)
     assert outcome[0].state == "cancelled"
     for pid in map(int, pids.read_text().split()):
-        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie"
+        wait_until(partial(_gone, pid))
     assert foreign.poll() is None
     foreign.kill()
     foreign.wait()
 
 
 def test_what_a_runner_leaves_behind_ends_with_it(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wait_until: Wait
 ) -> None:
     pid_file = tmp_path / "pid"
     _no_runner(
@@ -191,8 +192,7 @@ def test_what_a_runner_leaves_behind_ends_with_it(
     _, outcome = _run(lab)
     assert time.monotonic() - started < 20
     assert (outcome.state, outcome.error_kind) == ("failed", "crash")
-    left = int(pid_file.read_text())
-    assert not psutil.pid_exists(left) or psutil.Process(left).status() == "zombie"
+    wait_until(partial(_gone, int(pid_file.read_text())))
 
 
 def test_a_stopping_worker_interrupts_its_job(lab: Lab) -> None:
@@ -260,6 +260,13 @@ def test_an_error_of_the_worker_itself_ends_runner_and_job(
     assert (outcome.state, outcome.error_kind) == ("failed", "internal")
     assert "ZeroDivisionError: a bug" in str(outcome.error_text)
     assert lab.job(queued).state == "failed"
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _runner_of(lab: Lab, job: ClaimedJob) -> psutil.Process:
