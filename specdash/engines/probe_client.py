@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 from pydantic import TypeAdapter
 
@@ -24,6 +24,7 @@ REQUANTISE_TIMEOUT_S = 2 * 3600.0
 TABLES_TIMEOUT_S = 2 * 3600.0
 _PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _CACHED = 256
+_MOST_PAIRS = 10_000
 
 Progress = Callable[[float], None]
 _Request = Mapping[str, object]
@@ -77,6 +78,9 @@ class _Failed:
     error: _Problem
 
 
+_Pair: TypeAlias = tuple[_Stamp, _Stamp]
+_known_pairs: dict[_Pair, PairVerdict] = {}
+
 _VOCAB: TypeAdapter[VocabInfo] = TypeAdapter(VocabInfo)
 _COUNTS: TypeAdapter[tuple[int, ...]] = TypeAdapter(tuple[int, ...])
 _LIBRARY: TypeAdapter[LibraryInfo] = TypeAdapter(LibraryInfo)
@@ -91,23 +95,28 @@ def read_vocab(path: Path) -> VocabInfo:
 
 def check_pair_files(target: Path, draft: Path) -> PairVerdict:
     """llama.cpp's vocabulary rule on two files; :class:`ModelError` when one cannot be loaded."""
-    return _check_pair(_stamp(target), _stamp(draft))
+    answer = check_pairs([(target, draft)])[0]
+    if isinstance(answer, ModelError):
+        raise answer
+    return answer
 
 
 def check_pairs(pairs: Sequence[tuple[Path, Path]]) -> list[PairVerdict | ModelError]:
-    """Many pairs in one child; a file that cannot be loaded is the error of its own pairs."""
-    request: _Request = {"op": "pairs", "pairs": [[str(t), str(d)] for t, d in pairs]}
-    try:
-        answers = _ask(request, VOCAB_TIMEOUT_S + 2.0 * len(pairs))
-    except ModelError as error:
-        if len(pairs) == 1:
-            return [error]
-        # One file ended the child: asked one by one, only its own pairs fail.
-        return [check_pairs([pair])[0] for pair in pairs]
-    return [
-        ModelError(a.error.message, a.error.hint) if isinstance(a, _Failed) else a
-        for a in _VERDICTS.validate_python(answers)
-    ]
+    """Many pairs in one child; a file that cannot be loaded is the error of its own pairs.
+
+    Verdicts are remembered by path, size and time of both files; errors are asked again.
+    """
+    stamped = [(_stamp(t), _stamp(d)) for t, d in pairs]
+    answers: dict[_Pair, PairVerdict | ModelError] = {}
+    for pair in stamped:
+        if (known := _known_pairs.get(pair)) is not None:
+            answers[pair] = known
+    unknown = [p for p in dict.fromkeys(stamped) if p not in answers]
+    answers.update(zip(unknown, _ask_pairs(unknown), strict=True))
+    if len(_known_pairs) > _MOST_PAIRS:
+        _known_pairs.clear()
+    _known_pairs.update((p, a) for p, a in answers.items() if isinstance(a, PairVerdict))
+    return [answers[p] for p in stamped]
 
 
 def count_prompt_tokens(model: Path, prompts: Sequence[Prompt]) -> list[int]:
@@ -174,12 +183,20 @@ def _read_vocab(stamp: _Stamp) -> VocabInfo:
     return _VOCAB.validate_python(_ask({"op": "vocab", "path": stamp.path}, VOCAB_TIMEOUT_S))
 
 
-@functools.lru_cache(maxsize=_CACHED)
-def _check_pair(target: _Stamp, draft: _Stamp) -> PairVerdict:
-    answer = check_pairs([(Path(target.path), Path(draft.path))])[0]
-    if isinstance(answer, ModelError):
-        raise answer
-    return answer
+def _ask_pairs(pairs: Sequence[_Pair]) -> list[PairVerdict | ModelError]:
+    if not pairs:
+        return []
+    request = {"op": "pairs", "pairs": [[t.path, d.path] for t, d in pairs]}
+    try:
+        answers = _VERDICTS.validate_python(_ask(request, VOCAB_TIMEOUT_S + 2.0 * len(pairs)))
+    except ModelError as error:
+        if len(pairs) == 1:
+            return [error]
+        # One file ended the child: asked one by one, only its own pairs fail.
+        return [_ask_pairs([pair])[0] for pair in pairs]
+    return [
+        ModelError(a.error.message, a.error.hint) if isinstance(a, _Failed) else a for a in answers
+    ]
 
 
 @functools.lru_cache(maxsize=_CACHED)

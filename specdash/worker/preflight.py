@@ -149,10 +149,18 @@ def _pair_checks(case: _Case) -> Iterator[Check]:
                 continue
             draft = case.drafts.get(call.draft_model or "")
             if draft is not None:
+                yield from _runnable(draft)
                 verdict = check_model_pair(case.target, draft, call.method)
                 yield _pair_check(call.method, draft.name, verdict)
                 for warning in verdict.warnings:
                     yield Check("warn", "arms", f"{draft.name}: {warning}.")
+
+
+def _runnable(draft: ModelView) -> Iterator[Check]:
+    """The vocabulary rule alone would let these pass."""
+    facts = header_facts(draft)
+    if facts is not None and facts.kind in (ModelKind.VOCAB_ONLY, ModelKind.EMBEDDING):
+        yield Check("error", "arms", f"{draft.name} is {kind_words(facts.kind)}; it cannot draft.")
 
 
 def _pair_check(method: str, draft: str, verdict: PairVerdict) -> Check:
