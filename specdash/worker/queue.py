@@ -154,10 +154,15 @@ def reap(engine: Engine, ours: tuple[int, int | None] | None = None) -> list[int
             .join(WorkerRow, col(WorkerRow.id) == col(Job.worker_id), isouter=True)
             .where(Job.state == "running")
         )
-        stale = [job for job, worker in session.exec(statement) if not _is_run(job, worker, ours)]
+        stale = [
+            (job, worker.host if worker else None)
+            for job, worker in session.exec(statement)
+            if not _is_run(job, worker, ours)
+        ]
     here = host_name()
-    for job in stale:
-        kill_recorded_group(job.runner_pid, job.runner_started_at)
+    for job, host in stale:
+        if host == here:
+            kill_recorded_group(job.runner_pid, job.runner_started_at)
         outcome = Outcome(
             "interrupted",
             "interrupted",
@@ -166,7 +171,7 @@ def reap(engine: Engine, ours: tuple[int, int | None] | None = None) -> list[int
         )
         with write_session(engine) as session:
             _finish(session, known_id(job.id), outcome)
-    return [known_id(job.id) for job in stale]
+    return [known_id(job.id) for job, _ in stale]
 
 
 def _is_run(job: Job, worker: WorkerRow | None, ours: tuple[int, int | None] | None) -> bool:

@@ -72,7 +72,10 @@ def _runner_pid(lab: Lab, job_id: int) -> int | None:
 
 
 def _gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_a_killed_workers_job_is_interrupted_and_the_queue_moves_on(

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from specdash.domain.verdict import Verdict
+from specdash.engines.base import GenerationSettings
 from specdash.store.enqueue import cancel, retry
 from specdash.store.queries import list_runs
 from specdash.store.session import read_session
@@ -103,6 +104,36 @@ def test_a_retry_measures_everything_anew(lab: Lab) -> None:
     with read_session(lab.engine) as session:
         assert len(list_runs(session, queued.experiment_id, attempt=1)) == 5
         assert len(list_runs(session, queued.experiment_id)) == 12
+
+
+def test_one_token_a_run_gives_rows_without_a_speed_and_no_verdict(lab: Lab) -> None:
+    queued, outcome = _run(lab, max_tokens=1)
+    assert outcome.state == "succeeded"
+    with read_session(lab.engine) as session:
+        runs = list_runs(session, queued.experiment_id)
+    assert {(r.n_generated, r.decode_tok_s) for r in runs} == {(1, None)}
+    assert len(runs) == 12
+    arm = lab.report(queued).arms[1]
+    assert (arm.verdict, arm.ratio, arm.decode_tok_s) == (Verdict.NOT_RESOLVED, None, None)
+    assert "no_speed" in arm.flags
+
+
+def test_a_repeating_text_is_flagged_and_cannot_win(lab: Lab) -> None:
+    script = {"degenerate": True, "methods": {"ngram-simple": {"speed_up": 3.0}}}
+    queued, _ = _run(lab, script=script)
+    arm = lab.report(queued).arms[1]
+    assert arm.ratio == pytest.approx(3.0, rel=0.05)
+    assert arm.verdict is Verdict.NOT_RESOLVED
+    assert "degenerate" in arm.flags
+    assert all(p.is_degenerate for p in arm.prompts)
+
+
+def test_a_prompt_longer_than_the_context_fails_before_any_run(lab: Lab) -> None:
+    queued, outcome = _run(lab, generation=GenerationSettings(n_ctx=4))
+    assert (outcome.state, outcome.error_kind) == ("failed", "usage")
+    assert str(outcome.error_text).startswith("Prompt 'p00' has 9 tokens; the context holds 4.")
+    with read_session(lab.engine) as session:
+        assert list_runs(session, queued.experiment_id) == []
 
 
 def test_a_corrupt_target_is_told_in_words(lab: Lab) -> None:
