@@ -17,7 +17,7 @@ from specdash.domain.workload import content_hash
 from specdash.engines.base import GenerationSettings
 from specdash.engines.registry import ENGINE_NAMES
 from specdash.errors import ModelError, NotFoundError, UsageError
-from specdash.store.queries import get_model
+from specdash.store.catalogue import get_model
 from specdash.store.records import known_id
 from specdash.store.session import write_session
 from specdash.store.tables import (
