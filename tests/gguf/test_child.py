@@ -1,14 +1,16 @@
 """The reading child: answers, limits, and life after a file that broke it."""
 
 import os
+import struct
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from specdash.errors import ModelError
 from specdash.gguf.child import HeaderReader
-from tests.helpers.gguf_files import write_model
+from tests.helpers.gguf_files import ARRAY, STRING, header, pair, text, write_model
 
 
 def test_one_child_reads_many_files_and_reports_bad_ones(tmp_path: Path) -> None:
@@ -43,3 +45,22 @@ def test_a_child_that_dies_is_replaced(tmp_path: Path) -> None:
         child.kill()
         child.wait()
         assert reader.facts([good]).architecture == "llama"
+
+
+def test_the_largest_headers_stay_under_256_mib(tmp_path: Path) -> None:
+    architecture = pair("general.architecture", "llama")
+    greedy = [
+        [pair(f"key{i}", "x" * 60_000) for i in range(1_500)],
+        [pair(f"key{i}", list(range(4_096))) for i in range(5_000)],
+        [text(f"key{i}" * 400) + struct.pack("<IB", 0, 1) for i in range(30_000)],
+        [text("big") + struct.pack("<I", STRING) + text(b"x" * (16 << 20)) for _ in range(1)],
+        [text("all") + struct.pack("<IIQ", ARRAY, STRING, 2_000_000) + bytes(16_000_000)],
+    ]
+    with HeaderReader() as reader:
+        for number, pairs in enumerate(greedy):
+            path = tmp_path / f"{number}.gguf"
+            path.write_bytes(header([architecture, *pairs]))
+            assert reader.facts([path]).architecture == "llama"
+            child = reader._child
+            assert child is not None
+            assert psutil.Process(child.pid).memory_info().rss < 256 << 20
