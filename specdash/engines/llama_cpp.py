@@ -1,15 +1,10 @@
 """The embedded engine: llama.cpp's C API driven in this process, greedy."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
-
-import psutil
 
 from specdash.domain.arms import Arm, MethodCall
 from specdash.domain.counters import counters_from_steps
 from specdash.domain.methods import METHODS
-from specdash.domain.pairing import PairVerdict, check_pair
 from specdash.domain.workload import Prompt, content_hash
 from specdash.drafting.base import Drafter, counters_by_method
 from specdash.drafting.draft_simple import DraftSimple
@@ -24,61 +19,16 @@ from specdash.engines.base import (
 from specdash.engines.chat import render_chat
 from specdash.engines.flags import run_flags
 from specdash.engines.llama_cpp_context import LlamaContext, check_settings
+from specdash.engines.llama_cpp_draft import LoadedDraft
 from specdash.engines.llama_cpp_library import build_facts, start_library
 from specdash.engines.llama_cpp_loop import Generation, generate
 from specdash.engines.llama_cpp_model import LlamaModel
 from specdash.engines.llama_cpp_trial import repacked_weights_work
 from specdash.engines.process_memory import peak_rss_bytes
-from specdash.errors import EngineError, ModelError, SpecdashError, UnsupportedError, UsageError
+from specdash.errors import EngineError, ModelError, UnsupportedError, UsageError
 
 # Rows of logits one pass may ask for; an arm with longer drafts gets a larger context.
 _USUAL_OUTPUTS = 65
-_SPARE_BYTES = 256 * 2**20
-
-
-class _Draft:
-    """A draft model with its context, or the reason why there is none."""
-
-    def __init__(self, file: ModelFile, settings: GenerationSettings) -> None:
-        self.file = file
-        self.verdict: PairVerdict | None = None
-        self.can_drop: bool | None = None
-        self.model: LlamaModel | None = None
-        self.context: LlamaContext | None = None
-        self.error: str | None = None
-        self._settings = replace(
-            settings,
-            gpu_layers=settings.draft_gpu_layers,
-            kv_type=settings.draft_kv_type or settings.kv_type,
-            n_threads=settings.draft_threads or settings.n_threads,
-        )
-        try:
-            _require_memory(file)
-            check_settings(self._settings)
-            self.model = LlamaModel(file.path, name=file.name, gpu_layers=self._settings.gpu_layers)
-            self.context = LlamaContext(self.model, self._settings)
-        except SpecdashError as error:
-            self.close()
-            self.error = error.message
-
-    def facts(self) -> dict[str, object]:
-        if self.model is None or self.context is None:
-            return {"name": self.file.name, "error": self.error}
-        return {
-            **self.model.facts(),
-            "content_hash": self.file.content_hash,
-            "gpu_layers": self._settings.gpu_layers,
-            "kv_type": self._settings.kv_type,
-            "n_threads": self._settings.n_threads,
-            "context_buffers_mib": self.context.buffers,
-        }
-
-    def close(self) -> None:
-        if self.context is not None:
-            self.context.close()
-        if self.model is not None:
-            self.model.close()
-        self.context = self.model = None
 
 
 class LlamaCppEngine:
@@ -90,7 +40,7 @@ class LlamaCppEngine:
         self._settings = GenerationSettings()
         self._model: LlamaModel | None = None
         self._context: LlamaContext | None = None
-        self._drafts: dict[str, _Draft] = {}
+        self._drafts: dict[str, LoadedDraft] = {}
         self._can_drop: bool | None = None
         self._n_ctx = 0
 
@@ -112,7 +62,7 @@ class LlamaCppEngine:
         trained = model.n_ctx_train
         self._n_ctx = min(settings.n_ctx, trained) if trained > 0 else settings.n_ctx
         context = self._context = LlamaContext(model, settings, n_outputs=_USUAL_OUTPUTS)
-        self._drafts = {ref: _Draft(file, settings) for ref, file in drafts.items()}
+        self._drafts = {ref: LoadedDraft(file, settings) for ref, file in drafts.items()}
         template = model.chat_template
         return {
             "name": self.name,
@@ -177,7 +127,7 @@ class LlamaCppEngine:
         chain = make_chain(arm, self._model_drafter)
         context.clear()
         for ref in arm.draft_models:
-            self._draft_context(ref).clear()
+            self._drafts[ref].loaded_context().clear()
         done = generate(
             context,
             chain,
@@ -258,18 +208,15 @@ class LlamaCppEngine:
         draft = self._drafts.get(ref)
         if draft is None:
             yield _no("draft", f"the draft '{ref}' was not given to the engine")
-        elif draft.model is None or draft.context is None:
+            return
+        if draft.error is not None:
             yield _no("draft", f"the draft cannot be used: {draft.error}")
-        else:
-            if draft.verdict is None:
-                target = self._loaded_model()
-                draft.verdict = check_pair(target.vocab_facts(), draft.model.vocab_facts())
-            if not draft.verdict.compatible:
-                yield _no(draft.verdict.failed_rule, draft.verdict.reason)
-            if draft.can_drop is None:
-                draft.can_drop = draft.context.can_drop_part()
-            if not draft.can_drop:
-                yield _no("draft_memory", f"the draft '{ref}' cannot drop part of its memory")
+            return
+        verdict = draft.fits(self._loaded_model())
+        if not verdict.compatible:
+            yield _no(verdict.failed_rule, verdict.reason)
+        if not draft.can_drop_part():
+            yield _no("draft_memory", f"the draft '{ref}' cannot drop part of its memory")
 
     def _target_can_drop(self) -> bool:
         if self._can_drop is None:
@@ -287,7 +234,7 @@ class LlamaCppEngine:
     def _model_drafter(self, call: MethodCall) -> Drafter:
         if call.method != "draft-simple" or call.draft_model is None:
             raise UnsupportedError(f"{call.method} does not run in the llama-cpp engine.")
-        context = self._draft_context(call.draft_model)
+        context = self._drafts[call.draft_model].loaded_context()
         return DraftSimple(
             context,
             n_max=int(_number(call, "n_max")),
@@ -296,12 +243,6 @@ class LlamaCppEngine:
             n_vocab_target=self._loaded_model().n_vocab,
             n_vocab_draft=context.model.n_vocab,
         )
-
-    def _draft_context(self, ref: str) -> LlamaContext:
-        context = self._drafts[ref].context
-        if context is None:
-            raise EngineError(f"The draft '{ref}' is not loaded: {self._drafts[ref].error}")
-        return context
 
     def _loaded_model(self) -> LlamaModel:
         if self._model is None:
@@ -329,17 +270,3 @@ def _stop_reason(done: Generation, prompt: PreparedPrompt) -> str:
     if done.ended:
         return "eos"
     return "context" if "capped" in prompt.flags else "limit"
-
-
-def _require_memory(file: ModelFile) -> None:
-    """Target and draft stay loaded together; refuse a draft the machine has no room for."""
-    path = Path(file.path)
-    if not path.is_file():
-        return  # the loader says so in its own words
-    needed = path.stat().st_size + _SPARE_BYTES
-    available = psutil.virtual_memory().available
-    if needed > available:
-        raise ModelError(
-            f"no memory for the draft beside the target: about {needed / 2**30:.1f} GiB needed, "
-            f"{available / 2**30:.1f} GiB available"
-        )

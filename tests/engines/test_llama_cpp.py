@@ -49,7 +49,21 @@ def load(
         engine.close()
 
 
-@pytest.mark.parametrize("arm", [NGRAM, DRAFT, DRAFT_WITH_P_MIN, CHAINED], ids=lambda a: a.text())
+@pytest.mark.parametrize(
+    "arm",
+    [
+        NGRAM,
+        DRAFT,
+        DRAFT_WITH_P_MIN,
+        CHAINED,
+        parse_arm("prompt-lookup"),
+        parse_arm("ngram-mod:n_match=2,n_min=0,n_max=8"),
+        parse_arm("ngram-map-k:size_n=2,size_m=4"),
+        parse_arm("ngram-map-k4v:size_n=2,size_m=4"),
+        parse_arm("ngram-cache"),
+    ],
+    ids=lambda a: a.text(),
+)
 def test_every_arm_gives_the_text_of_off_and_lawful_counters(engine, arm) -> None:
     prompt = engine.prepare(PROMPT, 100)
     off = engine.run(OFF_ARM, prompt)
@@ -59,7 +73,8 @@ def test_every_arm_gives_the_text_of_off_and_lawful_counters(engine, arm) -> Non
     assert violations(on.counters) == ()
     c = on.counters
     assert c.n_generated - 1 == c.n_accepted + c.n_verify_steps + c.n_plain_steps
-    assert c.n_drafted > 0
+    # ngram-cache is right to find nothing likely enough in a random text.
+    assert c.n_drafted > 0 or arm.text() == "ngram-cache"
     assert on.proof is True
     assert off.proof is None
 
