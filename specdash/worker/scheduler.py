@@ -18,7 +18,7 @@ from filelock import BaseFileLock
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
-from specdash.errors import SpecdashError
+from specdash.errors import SchemaError, SpecdashError
 from specdash.settings import Settings, load_settings
 from specdash.store.enqueue import cancel
 from specdash.store.queries import get_job
@@ -35,6 +35,7 @@ CLAIM_S = 1.0
 BEAT_S = 2.0
 REAP_S = 30.0
 END_S = 0.5
+SCHEMA_S = 5.0
 _FOLLOW_S = 0.3
 _LOCK_WAIT_S = 1.0
 _log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Worker:
         self._settings = settings
         self._only_job = only_job
         self._stopping = threading.Event()
+        self._draining = False
         self._lock = threading.Lock()
         self._job_id: int | None = None
         self._job_thread: threading.Thread | None = None
@@ -69,7 +71,8 @@ class Worker:
     def tick(self) -> None:
         """Start the next job when none runs here and no other experiment runs on this machine."""
         with self._lock:
-            if not self.is_busy and not self._stopping.is_set() and self._worker_id is not None:
+            is_open = not (self.is_busy or self._draining or self._stopping.is_set())
+            if is_open and self._worker_id is not None:
                 self._start_next(self._worker_id)
 
     def _start_next(self, worker_id: int) -> None:
@@ -107,6 +110,10 @@ class Worker:
         for job_id in reaped:
             _log.warning("job %d was left by a worker that died; it is now interrupted", job_id)
 
+    def drain(self) -> None:
+        """Start no further job; the one that runs goes on."""
+        self._draining = True
+
     def stop(self) -> None:
         """End the running job as ``interrupted``, wait for that, and say that we are gone."""
         self._stopping.set()
@@ -130,7 +137,7 @@ def make_scheduler(worker: Worker) -> BlockingScheduler:
     """Late ticks run once (no grace time, coalesced) and never beside themselves."""
     scheduler = BlockingScheduler(
         timezone=UTC,
-        executors={"default": ThreadPoolExecutor(4)},
+        executors={"default": ThreadPoolExecutor(5)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
     for name, tick, seconds in (
@@ -160,7 +167,7 @@ def main() -> int:
             _log.info("A worker already serves this database on this machine; this one ends.")
             return 0
         try:
-            return _serve(Worker(engine, settings))
+            return _serve(Worker(engine, settings), engine)
         finally:
             lock.release()
     except SpecdashError as error:
@@ -226,7 +233,7 @@ def _check_machine_lock(settings: Settings) -> None:
         lock.release()
 
 
-def _serve(worker: Worker) -> int:
+def _serve(worker: Worker, engine: Engine) -> int:
     scheduler = make_scheduler(worker)
     ending = threading.Event()
 
@@ -235,9 +242,19 @@ def _serve(worker: Worker) -> int:
         if ending.is_set():
             scheduler.shutdown(wait=False)
 
+    def end_when_outdated() -> None:
+        try:
+            check_schema(engine)
+        except SchemaError as error:
+            _log.error("%s This worker ends; start a new one.", error)
+            worker.drain()
+            if not worker.is_busy:
+                ending.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ending.set())
     scheduler.add_job(end_when_asked, "interval", seconds=END_S, id="end")
+    scheduler.add_job(_guarded(end_when_outdated), "interval", seconds=SCHEMA_S, id="schema")
     worker.start()
     _log.info("worker %d waits for jobs", os.getpid())
     try:

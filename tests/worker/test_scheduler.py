@@ -159,6 +159,21 @@ def test_a_worker_refuses_a_schema_it_does_not_know(
     assert words in said
 
 
+def test_a_worker_ends_when_the_schema_moved_on_but_finishes_its_job(
+    lab: Lab, start_worker: Start, wait_until: Wait
+) -> None:
+    running, waiting = lab.queue(script={"run_s": 0.5}, rounds=4), lab.queue()
+    worker = start_worker()
+    wait_until(lambda: lab.job(running).done >= 1)
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    _, said = worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    assert "The database is newer than this version of specdash" in said
+    assert "This worker ends; start a new one." in said
+    assert (lab.job(running).state, lab.job(waiting).state) == ("succeeded", "queued")
+
+
 def test_many_page_views_start_one_worker(lab: Lab, wait_until: Wait) -> None:
     assert [ensure_worker(lab.settings) for _ in range(5)] == [True] + [False] * 4
     queued = lab.queue()
