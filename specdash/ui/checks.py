@@ -18,6 +18,7 @@ _MARKS = {
     "ok": ":green[:material/check_circle:]",
     "warn": ":orange[:material/warning:]",
     "error": ":red[:material/error:]",
+    "info": ":gray[:material/info:]",
 }
 _FIELDS = {
     "target": "Target",
@@ -38,9 +39,11 @@ def show(request: ExperimentRequest, target: str) -> bool:
     with st.spinner("Checking"):
         found = preflight(data.engine(), request)
     for check in found:
-        _line(check.level, _FIELDS.get(check.field, check.field), check.text)
+        # An estimate is neither passed nor failed.
+        level = "info" if (check.field, check.level) == ("time", "ok") else check.level
+        _line(level, _FIELDS.get(check.field, check.field), check.text)
     rows = data.history(HistoryFilter(targets=(target,), states=("succeeded",)))
-    _line("ok", "Smallest effect", effect_words(rows, request.n_prompts or 0))
+    _line("info", "Smallest effect", effect_words(rows, request.n_prompts or 0))
     return _forbidden(found)
 
 

@@ -16,7 +16,7 @@ _QUANTISATIONS = ("Q8_0", "Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_0", "Q3_K_M", 
 
 def _scan_form() -> None:
     places = [p for p in scan_places(data.settings()) if p.is_dir()]
-    with st.container(border=True):
+    with st.container(border=True, height="stretch"):
         st.subheader("Find models")
         known = fmt.listing([fmt.code(str(p)) for p in places]) or "none of them exists here"
         st.caption(f"The usual folders: {known}.")
@@ -62,7 +62,7 @@ def _table(models: Sequence[ModelView]) -> None:
 
 def _pair_form(models: Sequence[ModelView]) -> None:
     usable = {m.name: m for m in targets(models)}
-    with st.container(border=True, height="stretch"):
+    with st.container(border=True):
         st.subheader("Which drafts fit?")
         st.caption("llama.cpp's vocabulary rule, asked of the files; no model is loaded for it.")
         if len(models) < 2 or not usable:
@@ -122,15 +122,14 @@ def _requantise_form(models: Sequence[ModelView]) -> None:
 
 def _page() -> None:
     st.title("Models and pairs")
-    # The forms run first, so that the table below shows what they registered.
+    # The forms run first, so that the table above them shows what they registered.
     slot = st.container()
-    _scan_form()
-    models = data.models()
     left, right = st.columns(2)
     with left:
-        _pair_form(models)
+        _scan_form()
     with right:
-        _requantise_form(models)
+        _requantise_form(data.models())
+    _pair_form(data.models())
     with slot:
         _table(data.models())
 
