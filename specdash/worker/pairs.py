@@ -72,7 +72,7 @@ def size_advice(target: ModelView, draft: ModelView) -> str | None:
 
 
 def _absent(model: ModelView) -> PairVerdict | None:
-    if model.path is not None:
+    if model.path is not None and Path(model.path).is_file():
         return None
     return PairVerdict(False, "missing_file", f"'{model.name}' is not on this machine")
 

@@ -1,0 +1,182 @@
+"""Checks before queueing: what is said beside which field."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy.engine import Engine
+
+from specdash.domain.arms import parse_arm
+from specdash.domain.pairing import PairVerdict
+from specdash.engines.base import GenerationSettings
+from specdash.errors import UsageError
+from specdash.store.enqueue import ExperimentRequest
+from specdash.store.models import scan
+from specdash.worker import preflight as module
+from specdash.worker.preflight import Check, preflight
+from tests.helpers.gguf_files import write_model
+from tests.helpers.seeding import seed_workload
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def request_(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentRequest:
+    """``off`` against ngram-simple on a tiny target; the library's answers are given."""
+    folder = tmp_path / "models"
+    write_model(folder / "target.gguf", {"llama.context_length": 4096})
+    write_model(folder / "draft.gguf", seed=2)
+    write_model(folder / "proj.gguf", {"general.type": "mmproj"}, seed=3)
+    models = {m.name: m.model_id for m in scan(engine, [folder]).registered}
+    monkeypatch.setattr(module, "count_prompt_tokens", lambda _, prompts: [100] * len(prompts))
+    monkeypatch.setattr(module, "repacks_weights", lambda _: False)
+    monkeypatch.setattr(module, "allowed_cpus", lambda: 2)
+    monkeypatch.setattr(module, "library_info", lambda: SimpleNamespace(supports_gpu=False))
+    set_memory(monkeypatch, available=8 * GIB)
+    return ExperimentRequest(
+        workload_id=seed_workload(engine, n_prompts=4),
+        target_model_id=models["target"],
+        arms=(parse_arm("ngram-simple:size_m=16"),),
+        max_tokens=128,
+        generation=GenerationSettings(n_ctx=1024, n_threads=2),
+    )
+
+
+def set_memory(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
+    memory = SimpleNamespace(available=available, total=16 * GIB)
+    monkeypatch.setattr(module, "psutil", SimpleNamespace(virtual_memory=lambda: memory))
+
+
+def by_field(checks: tuple[Check, ...], field: str) -> list[tuple[str, str]]:
+    return [(c.level, c.text) for c in checks if c.field == field]
+
+
+def with_generation(request: ExperimentRequest, **changes: object) -> ExperimentRequest:
+    return replace(request, generation=replace(request.generation, **changes))
+
+
+def test_a_sound_request_has_only_good_answers(engine: Engine, request_: ExperimentRequest) -> None:
+    checks = preflight(engine, request_)
+    assert {c.level for c in checks} == {"ok"}
+    assert by_field(checks, "n_ctx") == [
+        (
+            "ok",
+            "The longest prompt has 100 tokens; with answer and draft 244 of 1024 are needed.",
+        )
+    ]
+    assert by_field(checks, "time")[0][1].startswith("26 runs. How long they take is unknown")
+
+
+def test_few_prompts_give_no_interval(engine: Engine, request_: ExperimentRequest) -> None:
+    ((level, text),) = by_field(preflight(engine, replace(request_, n_prompts=2)), "n_prompts")
+    assert level == "warn"
+    assert text.startswith("Fewer than 3 prompts give no interval")
+
+
+def test_a_prompt_longer_than_the_context_forbids_queueing(
+    engine: Engine, request_: ExperimentRequest
+) -> None:
+    ((level, text),) = by_field(preflight(engine, with_generation(request_, n_ctx=100)), "n_ctx")
+    assert level == "error"
+    assert "has 100 tokens; the context holds 100. Raise it to 256" in text
+
+
+def test_an_answer_that_does_not_fit_is_cut_and_that_is_said(
+    engine: Engine, request_: ExperimentRequest
+) -> None:
+    ((level, text),) = by_field(preflight(engine, with_generation(request_, n_ctx=200)), "n_ctx")
+    assert level == "warn"
+    assert "it needs 244 of 200" in text
+
+
+def test_a_context_beyond_training_is_limited(engine: Engine, request_: ExperimentRequest) -> None:
+    found = by_field(preflight(engine, with_generation(request_, n_ctx=9000)), "n_ctx")
+    assert (
+        "warn",
+        "The model was trained for 4096 tokens; the context is limited to that.",
+    ) in found
+
+
+def test_a_template_that_refuses_is_told_at_the_target(
+    engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> list[int]:
+        raise UsageError("The model's chat template refuses the messages: no system role.")
+
+    monkeypatch.setattr(module, "count_prompt_tokens", refuse)
+    assert by_field(preflight(engine, request_), "target") == [
+        ("error", "The model's chat template refuses the messages: no system role.")
+    ]
+
+
+def test_too_little_memory_names_what_would_fit(
+    engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_memory(monkeypatch, available=1 << 20)
+    ((level, text),) = by_field(preflight(engine, request_), "memory")
+    assert level == "warn"
+    assert text.endswith("only 1.0 MiB are free. No context fits; choose smaller models.")
+
+
+def test_too_many_threads_are_warned_of(engine: Engine, request_: ExperimentRequest) -> None:
+    ((level, text),) = by_field(
+        preflight(engine, with_generation(request_, n_threads=8)), "threads"
+    )
+    assert level == "warn"
+    assert text.startswith("8 threads are more than the 2 CPUs this process may use")
+
+
+def test_gpu_layers_without_gpu_support_are_warned_of(
+    engine: Engine, request_: ExperimentRequest
+) -> None:
+    ((_, text),) = by_field(
+        preflight(engine, with_generation(request_, gpu_layers=9)), "gpu_layers"
+    )
+    assert "built without GPU support" in text
+
+
+def test_a_quantised_cache_without_flash_attention_is_an_error(
+    engine: Engine, request_: ExperimentRequest
+) -> None:
+    found = preflight(engine, with_generation(request_, kv_type="q8_0", flash_attn="off"))
+    assert by_field(found, "kv_type") == [
+        ("error", "A q8_0 KV cache needs flash attention; set it to auto or on.")
+    ]
+
+
+def test_a_draft_that_does_not_fit_names_the_rule_and_comes_first(
+    engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = PairVerdict(False, "vocab_type", "vocabulary types differ (1 vs 2)")
+    monkeypatch.setattr(module, "check_model_pair", lambda *_: verdict)
+    checks = preflight(engine, replace(request_, arms=(parse_arm("draft-simple:model=draft"),)))
+    assert checks[0] == Check(
+        "error", "arms", "draft cannot draft (draft-simple): vocabulary types differ (1 vs 2)."
+    )
+
+
+def test_a_projector_is_no_draft(engine: Engine, request_: ExperimentRequest) -> None:
+    checks = preflight(engine, replace(request_, arms=(parse_arm("draft-simple:model=proj"),)))
+    ((level, text),) = by_field(checks, "arms")
+    assert level == "error"
+    assert "this is a projector (mmproj)" in text
+
+
+def test_an_unknown_draft_and_a_method_of_another_engine_are_errors(
+    engine: Engine, request_: ExperimentRequest
+) -> None:
+    arms = (parse_arm("draft-simple:model=none"), parse_arm("draft-mtp"))
+    found = by_field(preflight(engine, replace(request_, arms=arms)), "arms")
+    assert [level for level, _ in found] == ["error", "error"]
+    assert "No model is registered as 'none'" in found[0][1]
+    assert found[1][1] == "draft-mtp is not run by the llama-cpp engine."
+
+
+def test_a_target_that_is_gone_says_so(
+    engine: Engine, request_: ExperimentRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "models/target.gguf").unlink()
+    ((level, text),) = by_field(preflight(engine, request_), "target")
+    assert level == "error"
+    assert text.startswith("The file is no longer at")
