@@ -6,6 +6,7 @@ which reads one row and does not import Alembic.
 
 import re
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -193,11 +194,10 @@ def _advisory_lock(engine: Engine) -> Iterator[None]:
 
 def _require_writable(path: Path) -> None:
     """Try what an upgrade needs; permission bits do not tell of a read-only mount."""
-    probe = path.with_name(f".{path.name}.write-test")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise SpecdashError(
             f"The data folder {path.parent} cannot be written ({error.strerror}).",
