@@ -16,7 +16,13 @@ from specdash.store.models import scan
 from specdash.worker import preflight as module
 from specdash.worker.preflight import Check, preflight
 from tests.helpers.gguf_files import write_model
-from tests.helpers.seeding import seed_workload
+from tests.helpers.seeding import (
+    MACHINE,
+    scripted_file,
+    seed_experiment,
+    seed_model,
+    seed_workload,
+)
 
 GIB = 1 << 30
 
@@ -180,3 +186,21 @@ def test_a_target_that_is_gone_says_so(
     ((level, text),) = by_field(preflight(engine, request_), "target")
     assert level == "error"
     assert text.startswith("The file is no longer at")
+
+
+def test_the_time_comes_from_this_machines_own_runs(
+    engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = seed_model(engine, scripted_file(tmp_path), "scripted")
+    seed_experiment(engine, request_.workload_id, target)
+    asked = replace(request_, target_model_id=target, engine="scripted")
+    ((_, unknown),) = by_field(preflight(engine, asked), "time")
+    assert "is unknown" in unknown
+    monkeypatch.setattr(module, "_fingerprint", lambda: MACHINE["fingerprint"])
+    ((level, known),) = by_field(preflight(engine, asked), "time")
+    assert level == "ok"
+    assert known.startswith("26 runs, about ")
+    assert known.endswith(" tokens/s.")
+    ((level, slow),) = by_field(preflight(engine, replace(asked, time_limit_s=1)), "time")
+    assert level == "warn"
+    assert slow.endswith("That is above the time limit of a second.")
