@@ -185,12 +185,7 @@ def main() -> int:
                 print(f"{arm.text()}: {readiness.reason}")
                 good = False
                 continue
-            call = arm.calls[0]
-            flags = (
-                []
-                if arm.is_off
-                else spec_flags(call.method, call.params, draft if call.draft_model else None)
-            )
+            flags = spec_flags(arm, {"D": draft})
             logs, differences = measure(
                 engine, arm, prompts, (server, common + flags), arguments.pairs
             )

@@ -9,29 +9,17 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from specdash.domain.arms import Arm
+
 READY_S = 120.0
 REQUEST_S = 600.0
-_FLAGS = {
-    "ngram-simple": {
-        "size_n": "--spec-ngram-simple-size-n",
-        "size_m": "--spec-ngram-simple-size-m",
-    },
-    "ngram-mod": {
-        "n_match": "--spec-ngram-mod-n-match",
-        "n_min": "--spec-ngram-mod-n-min",
-        "n_max": "--spec-ngram-mod-n-max",
-    },
-    "draft-simple": {
-        "n_max": "--spec-draft-n-max",
-        "n_min": "--spec-draft-n-min",
-        "p_min": "--spec-draft-p-min",
-    },
-}
+_OWN_FLAGS = {"ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod"}
+_DRAFT_KEYS = ("n_max", "n_min", "p_min")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +59,20 @@ def commit_in(version: str) -> str | None:
     return match[1] if match else None
 
 
-def spec_flags(method: str, params: Sequence[tuple[str, object]], draft: Path | None) -> list[str]:
-    """llama-server's flags for one method with its parameters."""
-    flags = ["--spec-type", method]
-    if draft is not None:
-        flags += ["-md", str(draft)]
-    names = _FLAGS[method]
-    for key, value in params:
-        if key in names:
-            flags += [names[key], str(value)]
+def spec_flags(arm: Arm, drafts: Mapping[str, Path]) -> list[str]:
+    """llama-server's flags for an arm of one method; ``drafts`` are the files of its drafts."""
+    if arm.is_off:
+        return []
+    call = arm.calls[0]
+    flags = ["--spec-type", call.method]
+    if call.draft_model is not None:
+        flags += ["-md", str(drafts[call.draft_model])]
+    for key, value in call.params:
+        name = key.replace("_", "-")
+        if call.method in _OWN_FLAGS:
+            flags += [f"--spec-{call.method}-{name}", str(value)]
+        elif key in _DRAFT_KEYS:
+            flags += [f"--spec-draft-{name}", str(value)]
     return flags
 
 
