@@ -42,7 +42,7 @@ class ScanProblem:
 
 
 def find_models(dirs: Sequence[Path]) -> Iterator[FoundModel | ScanProblem]:
-    """Every model under ``dirs`` in order of path; each file once, however it is reached."""
+    """Every model under ``dirs``, folder by folder; each path once."""
     seen_dirs: set[tuple[int, int]] = set()
     seen_files: set[str] = set()
     for root in dirs:
@@ -99,7 +99,9 @@ def _in_folder(folder: Path, names: Sequence[str]) -> Iterator[FoundModel | Scan
     splits: dict[tuple[str, int], dict[int, Path]] = {}
     for name in names:
         path = folder / name
-        if _UNFINISHED.search(name):
+        if _printable(path) != path:
+            yield ScanProblem(_printable(path), "its path is not valid UTF-8; rename it")
+        elif _UNFINISHED.search(name):
             yield ScanProblem(path, "the download is not finished")
         elif match := _SPLIT.match(name):
             key = (match["stem"], int(match["count"]))
@@ -142,6 +144,11 @@ def _is_dir(entry: "os.DirEntry[str]") -> bool:
         return entry.is_dir()
     except OSError:  # a symlink loop
         return False
+
+
+def _printable(path: Path) -> Path:
+    """The path with what is no UTF-8 replaced; neither databases nor terminals take the rest."""
+    return Path(str(path).encode(errors="surrogateescape").decode(errors="replace"))
 
 
 def _words(error: OSError) -> str:

@@ -2,10 +2,9 @@
 
 import dataclasses
 import difflib
-import itertools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -21,13 +20,22 @@ from specdash.gguf.places import DEMO, DEMO_HINT, demo_model, usual_places
 from specdash.gguf.scan import FoundModel, ScanProblem, find_model, find_models
 from specdash.settings import Settings
 from specdash.store.hosts import host_name
+from specdash.store.model_rows import (
+    Hashes,
+    ReadModel,
+    is_current,
+    read_model,
+    store_models,
+    store_models_in,
+)
 from specdash.store.queries import get_model
-from specdash.store.records import known_id, model_view
+from specdash.store.records import known_id
 from specdash.store.session import read_session, write_session
-from specdash.store.tables import Model, ModelPath, utc_now
+from specdash.store.tables import Model, ModelPath
 from specdash.store.views import ModelView
 
 _BATCH = 50
+_FEW_THREADS = 2  # a measurement may be running
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +55,6 @@ class ScanResult:
     unchanged: int
     problems: tuple[ScanProblem, ...]
     gone: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A model that was read and hashed, not yet stored."""
-
-    found: FoundModel
-    facts: HeaderFacts
-    content_hash: str
-    derived_from_hash: str | None = None
-    note: str | None = None
-
-
-@dataclass(slots=True)
-class _Hashes:
-    """Content hashes of one scan by inode: linked files are read once."""
-
-    known: dict[tuple[tuple[int, int], ...], str] = field(default_factory=dict)
-
-    def of(self, found: FoundModel, data_offset: int) -> str:
-        stats = [p.stat() for p in found.shards]
-        key = tuple((s.st_dev, s.st_ino) for s in stats)
-        if key not in self.known:
-            self.known[key] = content_hash(found.shards, data_offset)
-        return self.known[key]
 
 
 def scan_places(settings: Settings) -> tuple[Path, ...]:
@@ -99,26 +82,26 @@ def scan(
     registered: list[ModelView] = []
     problems: list[ScanProblem] = []
     unchanged = 0
-    batch: list[_Read | ScanProblem] = []
-    hashes = _Hashes()
+    batch: list[ReadModel | ScanProblem] = []
+    hashes = Hashes()
     with HeaderReader() as reader:
         for done, found in enumerate(all_found):
             if isinstance(found, FoundModel):
                 if progress is not None:
                     progress(ScanProgress(len(all_found), done, found.path))
-                if _is_current(found, known.get(str(found.path))):
+                if is_current(found, known.get(str(found.path))):
                     unchanged += 1
                     continue
-                item = _read(reader, hashes, found)
+                item = read_model(reader, hashes, found)
             else:
                 item = found
             if isinstance(item, ScanProblem):
                 problems.append(item)
             batch.append(item)
             if len(batch) >= _BATCH:
-                registered += _store(engine, batch)
+                registered += store_models(engine, batch)
                 batch.clear()
-    registered += _store(engine, batch)
+    registered += store_models(engine, batch)
     present = {str(f.path) for f in all_found}
     gone = _forget(engine, [p for p in known if p not in present and _is_under(p, roots)])
     return ScanResult(tuple(registered), unchanged, tuple(problems), gone)
@@ -161,7 +144,7 @@ def requantise(
     ref: str,
     quantisation: str,
     *,
-    n_threads: int = 2,
+    n_threads: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> ModelView:
     """Make a smaller quantisation of ``ref`` in the derived folder and register it as such.
@@ -174,17 +157,18 @@ def requantise(
     if source.path is None:
         raise NotFoundError(f"Model '{source.name}' is not on this machine.", source.problem)
     target = settings.derived_dir / f"{source.name}.{kind}-made-here.gguf"
-    requantise_file(Path(source.path), target, kind, n_threads, progress)
+    threads = n_threads or settings.threads or _FEW_THREADS
+    requantise_file(Path(source.path), target, kind, threads, progress)
     found = find_model(target)
     if isinstance(found, ScanProblem):
         raise ModelError(f"The new file cannot be read: {found.reason}.", f"Look at {target}.")
     with HeaderReader() as reader:
-        read = _read(reader, _Hashes(), found)
+        read = read_model(reader, Hashes(), found)
     if isinstance(read, ScanProblem):
         raise ModelError(f"The new file cannot be read: {read.reason}", f"Look at {target}.")
     note = f"made here from {source.name} by re-quantising to {kind}"
-    labelled = _Read(read.found, read.facts, read.content_hash, source.content_hash, note)
-    return _store(engine, [labelled])[0]
+    labelled = ReadModel(read.found, read.facts, read.content_hash, source.content_hash, note)
+    return store_models(engine, [labelled])[0]
 
 
 def _resolve_row(session: Session, row: Model) -> ModelView:
@@ -198,7 +182,7 @@ def _resolve_row(session: Session, row: Model) -> ModelView:
     for path in paths:
         found = find_model(Path(path.path))
         if isinstance(found, FoundModel):
-            if _is_current(found, path):
+            if is_current(found, path):
                 return get_model(session, known_id(row.id))
             changed = changed or found
     return _register(session, changed) if changed else get_model(session, known_id(row.id))
@@ -211,7 +195,7 @@ def _resolve_file(session: Session, path: Path) -> ModelView:
     known = session.exec(
         select(ModelPath).where(ModelPath.host == host_name(), ModelPath.path == str(found.path))
     ).first()
-    if known is not None and _is_current(found, known):
+    if known is not None and is_current(found, known):
         view = get_model(session, known_id(known.model_id))
         return dataclasses.replace(view, path=str(found.path), problem=None)
     return _register(session, found)
@@ -221,111 +205,16 @@ def _register(session: Session, found: FoundModel) -> ModelView:
     try:
         with HeaderReader() as reader:
             facts = reader.facts(found.shards)
-        read = _Read(found, facts, content_hash(found.shards, facts.data_offset))
+        read = ReadModel(found, facts, content_hash(found.shards, facts.data_offset))
     except ModelError as error:
         name = found.path.name
         raise ModelError(f"'{name}' cannot be used: {error.message}", error.hint) from error
     bind = session.get_bind()
     if bind.get_execution_options().get("write", False):
-        return _store_in(session, [read])[0]
-    stored = _store(bind.engine, [read])[0]
+        return store_models_in(session, [read])[0]
+    stored = store_models(bind.engine, [read])[0]
     session.commit()  # a new snapshot, in which the reader sees the new rows
     return stored
-
-
-def _read(reader: HeaderReader, hashes: _Hashes, found: FoundModel) -> _Read | ScanProblem:
-    try:
-        facts = reader.facts(found.shards)
-        return _Read(found, facts, hashes.of(found, facts.data_offset))
-    except ModelError as error:
-        return ScanProblem(found.path, str(error))
-    except OSError as error:
-        return ScanProblem(found.path, (error.strerror or type(error).__name__).lower())
-
-
-def _store(engine: Engine, items: Sequence[_Read | ScanProblem]) -> list[ModelView]:
-    if not items:
-        return []
-    with write_session(engine) as session:
-        return _store_in(session, items)
-
-
-def _store_in(session: Session, items: Sequence[_Read | ScanProblem]) -> list[ModelView]:
-    views = []
-    for item in items:
-        if isinstance(item, ScanProblem):
-            _store_path(session, item.path, None, problem=item.reason)
-            continue
-        former = _store_path(session, item.found.path, item.found)
-        row = session.exec(select(Model).where(Model.content_hash == item.content_hash)).first()
-        if row is None:
-            row = _insert(session, item, former.model_id)
-        row.facts = item.facts.model_dump(mode="json", exclude_defaults=True)
-        row.kind = item.facts.kind
-        former.model_id, former.problem = row.id, None
-        session.add_all([row, former])
-        session.flush()
-        views.append(model_view(row, [former], _name_of(session, row.derived_from_hash)))
-    return views
-
-
-def _store_path(
-    session: Session, path: Path, found: FoundModel | None, problem: str | None = None
-) -> ModelPath:
-    row = session.exec(
-        select(ModelPath).where(ModelPath.host == host_name(), ModelPath.path == str(path))
-    ).first()
-    if row is None:
-        row = ModelPath(host=host_name(), path=str(path), size_bytes=0, mtime_ns=0)
-    row.size_bytes = found.size_bytes if found is not None else 0
-    row.mtime_ns = found.mtime_ns if found is not None else 0
-    row.problem = problem[:1000] if problem else None
-    row.seen_at = utc_now()
-    if problem:
-        row.model_id = None
-    session.add(row)
-    return row
-
-
-def _insert(session: Session, read: _Read, replaced_id: int | None) -> Model:
-    """A new model; it takes over the name of the one its file replaced, if no file has that now."""
-    name = _free_name(session, read.found.stem)
-    replaced = session.get(Model, replaced_id) if replaced_id is not None else None
-    if replaced is not None and not _has_other_path(session, replaced, read.found.path):
-        name = replaced.name
-        replaced.name = _free_name(session, f"{name}@{replaced.content_hash[:8]}")
-        session.add(replaced)
-        session.flush()
-    facts = read.facts
-    row = Model(
-        content_hash=read.content_hash,
-        name=name,
-        kind=facts.kind,
-        architecture=facts.architecture,
-        quantisation=facts.quantisation,
-        n_params=facts.n_params or None,
-        size_bytes=read.found.size_bytes,
-        n_ctx_train=facts.n_ctx_train,
-        vocab_hash=facts.vocab_hash,
-        derived_from_hash=read.derived_from_hash,
-        note=read.note,
-    )
-    session.add(row)
-    session.flush()
-    return row
-
-
-def _has_other_path(session: Session, model: Model, path: Path) -> bool:
-    paths = session.exec(select(ModelPath).where(ModelPath.model_id == model.id)).all()
-    return any(p.host != host_name() or p.path != str(path) for p in paths)
-
-
-def _free_name(session: Session, wanted: str) -> str:
-    """``wanted``, then ``wanted-2`` and so on; ``demo`` stays what it means."""
-    taken = {DEMO, *session.exec(select(Model.name).where(col(Model.name).startswith(wanted)))}
-    base = wanted[:190]
-    numbered = (f"{base}-{n}" for n in itertools.count(2))
-    return next(n for n in itertools.chain([base], numbered) if n not in taken)
 
 
 def _forget(engine: Engine, paths: Sequence[str]) -> int:
@@ -345,20 +234,6 @@ def _forget(engine: Engine, paths: Sequence[str]) -> int:
 def _known_paths(session: Session) -> dict[str, ModelPath]:
     rows = session.exec(select(ModelPath).where(ModelPath.host == host_name())).all()
     return {row.path: row for row in rows}
-
-
-def _is_current(found: FoundModel, known: ModelPath | None) -> bool:
-    return (
-        known is not None
-        and known.model_id is not None
-        and (known.size_bytes, known.mtime_ns) == (found.size_bytes, found.mtime_ns)
-    )
-
-
-def _name_of(session: Session, content: str | None) -> str | None:
-    if content is None:
-        return None
-    return session.exec(select(Model.name).where(Model.content_hash == content)).first() or content
 
 
 def _not_found(session: Session, ref: str) -> NotFoundError:

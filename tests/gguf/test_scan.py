@@ -1,6 +1,7 @@
 """Finding models: split files, loops, unreadable and half-downloaded ones."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,12 @@ def test_a_folder_that_cannot_be_listed_does_not_end_the_scan(
 def test_a_directory_with_a_model_name_is_only_a_folder(tmp_path: Path) -> None:
     write_model(tmp_path / "repo.gguf/a.gguf")
     assert names(tmp_path) == ["a x1"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are any bytes")
+def test_a_name_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
+    write_model(tmp_path / os.fsdecode(b"caf\xe9.gguf"))
+    assert names(tmp_path) == ["caf\ufffd.gguf: its path is not valid UTF-8; rename it"]
 
 
 def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:

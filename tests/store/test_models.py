@@ -110,6 +110,7 @@ def test_bad_files_are_listed_with_their_reason(engine: Engine, folder: Path) ->
         stored = {Path(p.path).name: p.problem for p in session.exec(select(ModelPath))}
     assert stored["bad.gguf"] is not None
     assert stored["good.gguf"] is None
+    assert {p.path.name for p in scan(engine, [folder]).problems} == set(reasons)
 
 
 def test_a_repaired_file_loses_its_problem(engine: Engine, folder: Path) -> None:
