@@ -20,7 +20,7 @@ class BoardRow:
     best: HistoryRow
     """The fastest arm, or the least slow one when none is faster than ``off``."""
     tied: tuple[str, ...]
-    """Other arms that are faster too, whose intervals overlap the best one's."""
+    """Other arms that are faster too and cannot be told apart from the best one."""
     n_arms: int
     measured_at: datetime
 
@@ -58,7 +58,7 @@ def _board_row(
     tied = tuple(
         r.arm
         for r in arms.values()
-        if r is not best and r.summary.verdict is Verdict.FASTER and _overlap(r, best)
+        if r is not best and r.summary.verdict is Verdict.FASTER and _ties(r, best)
     )
     return BoardRow(
         workload=workload,
@@ -77,6 +77,9 @@ def _rank(row: HistoryRow) -> tuple[bool, bool, float]:
     return (usable, s.verdict is Verdict.FASTER, s.ratio or 0.0)
 
 
-def _overlap(row: HistoryRow, best: HistoryRow) -> bool:
+def _ties(row: HistoryRow, best: HistoryRow) -> bool:
+    """By the paired test where both ran in one experiment, else by overlapping intervals."""
+    if row.experiment_id == best.experiment_id and best.summary.tied_with_best:
+        return bool(row.summary.tied_with_best)
     high, low = row.summary.ratio_high, best.summary.ratio_low
     return high is None or low is None or high >= low

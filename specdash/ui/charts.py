@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from specdash.domain.counters import Step
 from specdash.domain.summary import ArmSummary, PromptRatio
-from specdash.domain.verdict import Verdict
+from specdash.domain.verdict import Verdict, category_signs_differ
 from specdash.store.views import RunView
 from specdash.ui import format as fmt
 from specdash.ui.palette import (
@@ -117,12 +117,14 @@ def prompt_figure(
     return _layout(figure, _prompts_title(on_arms), height=150 + 30 * max(len(off), 1))
 
 
-def runs_figure(runs: Sequence[RunView], arm_texts: Sequence[str]) -> go.Figure:
+def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figure:
     """Every run in order of execution: decode speed above, acceptance rate below.
 
-    ``arm_texts`` are the experiment's arms in order, so that each looks as in the other figures.
+    Pale runs are in no statistic: planned warm-up, or left out for looking like it.
     """
-    styles = arm_styles(arm_texts)
+    styles = arm_styles([a.text for a in arms])
+    left_out = {i for a in arms for i in a.excluded_run_ids}
+    left_out |= {r.run_id for r in runs if r.is_warmup}
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
     for arm, style in styles.items():
         own = [r for r in runs if r.arm == arm]
@@ -140,7 +142,7 @@ def runs_figure(runs: Sequence[RunView], arm_texts: Sequence[str]) -> go.Figure:
                 name=label(arm, 40),
                 legendgroup=arm,
                 showlegend=row == 1,
-                marker=_marker(style, opacity=[0.35 if r.is_warmup else 1 for r in own]),
+                marker=_marker(style, opacity=[0.35 if r.run_id in left_out else 1 for r in own]),
                 customdata=hover,
                 hovertemplate="run %{x}: %{y:.1f}<br>%{customdata}<extra></extra>",
                 row=row,
@@ -149,10 +151,9 @@ def runs_figure(runs: Sequence[RunView], arm_texts: Sequence[str]) -> go.Figure:
     figure.update_yaxes(title="tokens/s", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title="Acceptance (%)", range=[-4, 104], row=2, col=1)
     figure.update_xaxes(title="Order of execution", row=2, col=1)
-    warmups = sum(r.is_warmup for r in runs)
     title = f"{fmt.plural(len(runs), 'run')} in order of execution"
-    if warmups:
-        title += f"; {warmups} warm-up, pale, in no statistic"
+    if left_out:
+        title += f"; {len(left_out)} pale, for warming up, in no statistic"
     return _layout(figure, title, height=420)
 
 
@@ -366,11 +367,6 @@ def _time_title(shown: Sequence[ArmSummary]) -> str:
 
 
 def _category_title(shown: Sequence[ArmSummary]) -> str:
-    mixed = [
-        a.text
-        for a in shown
-        if min(c.ratio for c in a.categories) < 1 < max(c.ratio for c in a.categories)
-    ]
-    if mixed:
+    if any(category_signs_differ(a.categories) for a in shown):
         return "Faster in one category, slower in another: look before you choose"
-    return "Every category points the same way"
+    return "Each category with its own interval"

@@ -64,8 +64,15 @@ def prompt_rows(arm: ArmSummary) -> list[Row]:
     ]
 
 
-def run_rows(runs: Sequence[RunView]) -> list[Row]:
+def run_marks(arms: Sequence[ArmSummary]) -> dict[int, str]:
+    """Run id -> what the statistics made of it, where that is not the usual."""
+    marks = {i: "far from the others" for a in arms for i in a.outlier_run_ids}
+    return marks | {i: "left out, warming up" for a in arms for i in a.excluded_run_ids}
+
+
+def run_rows(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> list[Row]:
     """Every raw run, warm-up included and marked."""
+    marks = run_marks(arms)
     return [
         {
             "Run": r.run_id,
@@ -89,6 +96,7 @@ def run_rows(runs: Sequence[RunView]) -> list[Row]:
             else r.first_difference + 1,
             "Agreement (%)": _share(r.agreement),
             "Ended by": words.stop_reason(r.stop_reason),
+            "Mark": marks.get(r.run_id),
             "Flags": list(r.flags),
             "Peak memory (MiB)": None if r.peak_rss_bytes is None else r.peak_rss_bytes / 2**20,
         }

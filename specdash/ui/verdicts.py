@@ -3,7 +3,7 @@
 import streamlit as st
 
 from specdash.domain.summary import ArmSummary
-from specdash.domain.verdict import sentence
+from specdash.domain.verdict import Verdict, sentence
 from specdash.ui import format as fmt
 from specdash.ui import words
 
@@ -11,10 +11,10 @@ _SAID_ELSEWHERE = frozenset({"partial"})
 
 
 def verdict_line(arm: ArmSummary, workload: str) -> None:
-    """Badge and sentence first, then advice and flags in words."""
+    """Badge and sentence first, then flags in words."""
     mark = words.arm_badge(arm.status, arm.verdict, is_baseline=arm.is_baseline)
     st.markdown(f"{mark.markdown()}  \n{sentence(arm, workload)}")
-    if arm.advice:
+    if arm.advice and arm.verdict is not Verdict.NOT_RESOLVED:  # else the sentence ends with it
         st.caption(f":material/lightbulb: {fmt.plain(arm.advice)}")
     for flag in arm.flags:
         if flag not in _SAID_ELSEWHERE:

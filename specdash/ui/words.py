@@ -58,7 +58,10 @@ _FLAGS: dict[str, str] = {
     "partial": "The experiment did not finish: shown, never ranked.",
     "warmup_excluded": "A first block looked like warming up and is left out of the statistics.",
     "no_speed": "No speed can be computed: fewer than 2 tokens or no clock.",
+    "sign_flip": "Faster in one category and slower in another: weigh them by your own traffic.",
     "suspect": "The text differs by more than rounding explains: not recommended.",
+    "capped": "The context was full before the token cap: answers are cut short, in every arm.",
+    "no_template": "The model has no chat template; the messages were joined as plain text.",
     "outlier": "An unusually fast or slow run; it is kept in the statistics.",
 }
 

@@ -68,3 +68,15 @@ def test_a_suspect_winner_gives_way_to_a_sound_one() -> None:
     sound = history_row()
     (row,) = verdict_board([suspect, sound])
     assert row.best is sound
+
+
+def test_the_paired_test_decides_ties_inside_one_experiment() -> None:
+    one = history_row(experiment_arm_id=1, summary=on_summary(tied_with_best=False))
+    two = history_row(
+        experiment_arm_id=2,
+        arm="prompt-lookup",
+        arm_identity="id-2",
+        summary=on_summary(ratio=1.28, ratio_low=1.2, ratio_high=1.36, tied_with_best=True),
+    )
+    (row,) = verdict_board([one, two])
+    assert row.tied == ()

@@ -59,14 +59,14 @@ def test_a_sign_that_flips_between_categories_is_the_title() -> None:
 
 def test_runs_chart_leaves_unknown_acceptance_out() -> None:
     runs = (
-        run_view(arm="off", acceptance_rate=None, order_index=0, is_warmup=True),
+        run_view(arm="off", acceptance_rate=None, order_index=0, is_warmup=True, run_id=2),
         run_view(order_index=1),
     )
-    drawn = spec(charts.runs_figure(runs, [a.text for a in ARMS]))
+    drawn = spec(charts.runs_figure(runs, ARMS))
     assert [t["name"] for t in drawn["data"]] == ["off", ARMS[1].text, ARMS[1].text]
     assert drawn["data"][0]["marker"]["opacity"] == [0.35]
     assert drawn["layout"]["title"]["text"] == (
-        "2 runs in order of execution; 1 warm-up, pale, in no statistic"
+        "2 runs in order of execution; 1 pale, for warming up, in no statistic"
     )
 
 

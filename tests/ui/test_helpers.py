@@ -2,12 +2,14 @@ from collections.abc import Sequence
 
 import pytest
 from fakes import experiment_view, history_row, job_view, model_view, on_summary, run_view
+from typer.testing import CliRunner
 
+from specdash.cli.app import build_app
 from specdash.domain.pairing import PairVerdict
 from specdash.settings import Settings
 from specdash.store.comparison import Side, choices, not_comparable_reasons
 from specdash.store.views import ModelView
-from specdash.ui import checks, drafts, live, words
+from specdash.ui import checks, drafts, live, rows, words
 from specdash.ui.drafts import targets
 from specdash.ui.repeat import repeat_command
 
@@ -110,3 +112,23 @@ def test_a_model_whose_file_is_gone_is_no_target() -> None:
     assert targets([model_view(path=None), model_view(kind="mmproj"), model_view()]) == [
         model_view()
     ]
+
+
+def test_every_option_of_the_command_exists() -> None:
+    known = CliRunner().invoke(build_app(), ["run", "--help"], env={"COLUMNS": "200"}).output
+    parts = repeat_command(experiment_view()).split()
+    missing = [w for w in parts if w.startswith("--") and w not in known]
+    assert missing == []
+
+
+def test_runs_left_out_or_far_off_are_marked_in_the_table() -> None:
+    arm = on_summary(excluded_run_ids=(3,), outlier_run_ids=(3, 4))
+    marked = rows.run_rows([run_view(), run_view(run_id=4), run_view(run_id=5)], [arm])
+    assert [r["Mark"] for r in marked] == ["left out, warming up", "far from the others", None]
+
+
+def test_unknown_numbers_of_an_arm_stay_unknown_in_its_row() -> None:
+    (row,) = rows.arm_rows([on_summary(acceptance=None, ratio_low=None, n_compared=0)])
+    assert row["Acceptance (%)"] is None
+    assert row["Low"] is None
+    assert row["Equal outputs"] is None

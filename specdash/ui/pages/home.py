@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from specdash.domain.verdict import Verdict
 from specdash.store.views import HistoryFilter, JobView
 from specdash.ui import components, data, live, nav, verdicts
 from specdash.ui import format as fmt
@@ -11,6 +12,11 @@ from specdash.ui.board import BoardRow, verdict_board
 from specdash.ui.demo import demo_missing, queue_demo
 
 _CARDS = 12
+_INSTEAD = {
+    Verdict.SLOWER: "**Leave drafting off.** The least slow arm tried:",
+    Verdict.NO_DIFFERENCE: "**Leave drafting off:** it changes nothing that matters.",
+    Verdict.NOT_RESOLVED: "**Not settled.** The best arm tried so far:",
+}
 
 
 def _live_part() -> None:
@@ -37,8 +43,8 @@ def _card(row: BoardRow) -> None:
     with st.container(border=True, height="stretch"):
         place = fmt.plain(f"{row.target} on {row.machine or 'unknown machine'}")
         st.markdown(f"**{fmt.plain(row.workload)}** :gray[· {place}]")
-        if not row.pays:
-            st.markdown("**Leave drafting off**; the least slow arm tried:")
+        if best.summary.verdict in _INSTEAD:
+            st.markdown(_INSTEAD[best.summary.verdict])
         verdicts.verdict_line(best.summary, row.workload)
         if row.tied:
             names = fmt.listing([fmt.code(arm) for arm in row.tied])

@@ -142,7 +142,7 @@ def _page() -> None:
         )
         + fmt.plain(fmt.when(run.started_at, components.zone()))
     )
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
         nav.experiment_link(run.experiment_id)
         # A link to the page one is on would be drawn as the current one.
         if detail.off_run_id is not None and st.button(
