@@ -9,31 +9,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import humanize
-import psutil
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from specdash.domain.memory import (
-    KV_BYTES_PER_ELEMENT,
-    MemoryEstimate,
-    MemorySettings,
-    ModelShape,
-    estimate_memory,
-    largest_context,
-)
 from specdash.domain.methods import METHODS
 from specdash.domain.pairing import PairVerdict
 from specdash.domain.plan import build_plan
 from specdash.domain.workload import Prompt
-from specdash.engines.probe_client import count_prompt_tokens, library_info, repacks_weights
+from specdash.engines.probe_client import count_prompt_tokens, library_info
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.gguf.fit import kind_words
 from specdash.gguf.header import ModelKind
-from specdash.gguf.shape import model_shape
 from specdash.store.enqueue import ExperimentRequest
 from specdash.store.models import header_facts, resolve_model
 from specdash.store.queries import get_model, get_workload
@@ -41,21 +30,14 @@ from specdash.store.session import read_session
 from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
 from specdash.store.views import ModelView
 from specdash.worker.machine import allowed_cpus, machine_facts
+from specdash.worker.memory_check import Check, memory_checks
 from specdash.worker.pairs import check_model_pair
 
-Level = Literal["ok", "warn", "error"]
+__all__ = ["Check", "preflight"]
+
 FEW_PROMPTS = 3
 _EMBEDDED = "llama-cpp"
 _FULL_PRECISION_KV = ("f32", "f16", "bf16")
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One answer. ``error`` forbids queueing; ``field`` is the form's field it stands beside."""
-
-    level: Level
-    field: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +70,15 @@ def preflight(store: Engine, request: ExperimentRequest) -> tuple[Check, ...]:
     case = _Case(request, target, drafts, workload.prompts[: request.n_prompts], pace)
     found = [*missing, *_model_checks(case), *_protocol_checks(case)]
     if request.engine == _EMBEDDED and target.path is not None:
-        found += [*_pair_checks(case), *_context_checks(case), *_memory_checks(case)]
+        found += [
+            *_pair_checks(case),
+            *_context_checks(case),
+            *memory_checks(target, tuple(drafts.values()), request),
+        ]
         found += [*_hardware_checks(case)]
     found += [*_time_checks(case)]
     order = {"error": 0, "warn": 1, "ok": 2}
     return tuple(sorted(found, key=lambda c: order[c.level]))
-
-
-def estimate_request(
-    target: ModelView, drafts: Sequence[ModelView], request: ExperimentRequest
-) -> MemoryEstimate | None:
-    """Memory of the runner for this request; ``None`` when a header lacks the sizes."""
-    shapes = _shapes(target, drafts)
-    if shapes is None:
-        return None
-    generation = request.generation
-    settings = _memory_settings(target, request)
-    return estimate_memory(shapes[0], settings, shapes[1:], generation.draft_gpu_layers)
 
 
 def _model_checks(case: _Case) -> Iterator[Check]:
@@ -210,39 +184,6 @@ def _context_checks(case: _Case) -> Iterator[Check]:
             f"The longest prompt has {longest} tokens; with answer and draft {needed + n_draft} "
             f"of {n_ctx} are needed.",
         )
-
-
-def _memory_checks(case: _Case) -> Iterator[Check]:
-    request = case.request
-    if request.generation.kv_type not in KV_BYTES_PER_ELEMENT:
-        return  # the engine refuses the type by name
-    drafts = list(case.drafts.values())
-    estimate = estimate_request(case.target, drafts, request)
-    shapes = _shapes(case.target, drafts)
-    if estimate is None or shapes is None:
-        yield Check("warn", "memory", "The memory need is unknown: the header lacks the sizes.")
-        return
-    memory = psutil.virtual_memory()
-    needed, free = _size(estimate.total_bytes), _size(memory.available)
-    if estimate.total_bytes <= memory.available:
-        yield Check("ok", "memory", f"About {needed} of memory are needed, {free} are free.")
-        return
-    fits = largest_context(
-        shapes[0],
-        _memory_settings(case.target, request),
-        memory.available,
-        shapes[1:],
-        request.generation.draft_gpu_layers,
-    )
-    advice = (
-        f"A context of {fits} tokens would fit."
-        if fits is not None
-        else "No context fits; choose smaller models."
-    )
-    level: Level = "error" if estimate.total_bytes > memory.total else "warn"
-    yield Check(
-        level, "memory", f"About {needed} of memory are needed, only {free} are free. {advice}"
-    )
 
 
 def _hardware_checks(case: _Case) -> Iterator[Check]:
@@ -354,38 +295,6 @@ def _pace(session: Session, target_model_id: int) -> _Pace | None:
 @functools.cache
 def _fingerprint() -> str:
     return str(machine_facts()["fingerprint"])
-
-
-def _shapes(target: ModelView, drafts: Sequence[ModelView]) -> list[ModelShape] | None:
-    shapes = []
-    for model in (target, *drafts):
-        facts = header_facts(model)
-        shape = model_shape(facts) if facts is not None else None
-        if shape is None:
-            return None
-        shapes.append(shape)
-    return shapes
-
-
-def _memory_settings(target: ModelView, request: ExperimentRequest) -> MemorySettings:
-    generation = request.generation
-    try:
-        repacked = target.path is not None and repacks_weights(Path(target.path))
-    except (ModelError, NotFoundError):
-        repacked = False  # the checks of the model itself say that it cannot be loaded
-    return MemorySettings(
-        n_ctx=min(generation.n_ctx, target.n_ctx_train or generation.n_ctx),
-        n_ubatch=min(generation.n_ubatch, generation.n_batch),
-        kv_type=generation.kv_type,
-        flash_attn=generation.flash_attn != "off",
-        n_outputs=max((arm.n_max for arm in request.arms), default=0) + 1,
-        gpu_layers=generation.gpu_layers,
-        repacked=repacked,
-    )
-
-
-def _size(n_bytes: int) -> str:
-    return humanize.naturalsize(n_bytes, binary=True)
 
 
 def _round_up(n: int, step: int = 256) -> int:

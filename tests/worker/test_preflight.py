@@ -13,6 +13,7 @@ from specdash.engines.base import GenerationSettings
 from specdash.errors import UsageError
 from specdash.store.enqueue import ExperimentRequest
 from specdash.store.models import scan
+from specdash.worker import memory_check
 from specdash.worker import preflight as module
 from specdash.worker.preflight import Check, preflight
 from tests.helpers.gguf_files import write_model
@@ -36,7 +37,7 @@ def request_(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     write_model(folder / "proj.gguf", {"general.type": "mmproj"}, seed=3)
     models = {m.name: m.model_id for m in scan(engine, [folder]).registered}
     monkeypatch.setattr(module, "count_prompt_tokens", lambda _, prompts: [100] * len(prompts))
-    monkeypatch.setattr(module, "repacks_weights", lambda _: False)
+    monkeypatch.setattr(memory_check, "repacks_weights", lambda _: False)
     monkeypatch.setattr(module, "allowed_cpus", lambda: 2)
     monkeypatch.setattr(module, "library_info", lambda: SimpleNamespace(supports_gpu=False))
     set_memory(monkeypatch, available=8 * GIB)
@@ -51,7 +52,7 @@ def request_(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def set_memory(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
     memory = SimpleNamespace(available=available, total=16 * GIB)
-    monkeypatch.setattr(module, "psutil", SimpleNamespace(virtual_memory=lambda: memory))
+    monkeypatch.setattr(memory_check, "psutil", SimpleNamespace(virtual_memory=lambda: memory))
 
 
 def by_field(checks: tuple[Check, ...], field: str) -> list[tuple[str, str]]:
@@ -140,6 +141,19 @@ def test_gpu_layers_without_gpu_support_are_warned_of(
         preflight(engine, with_generation(request_, gpu_layers=9)), "gpu_layers"
     )
     assert "built without GPU support" in text
+
+
+def test_gpu_memory_is_compared_where_it_is_known(
+    engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "library_info", lambda: SimpleNamespace(supports_gpu=True))
+    monkeypatch.setattr(memory_check, "free_gpu_bytes", lambda: GIB)
+    asked = with_generation(request_, gpu_layers=-1)
+    assert by_field(preflight(engine, asked), "gpu_layers")[0][0] == "ok"
+    monkeypatch.setattr(memory_check, "free_gpu_bytes", lambda: 1)
+    ((level, text),) = by_field(preflight(engine, asked), "gpu_layers")
+    assert level == "warn"
+    assert "only 1 Byte are free" in text
 
 
 def test_a_quantised_cache_without_flash_attention_is_an_error(
