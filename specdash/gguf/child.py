@@ -22,6 +22,7 @@ from specdash.gguf.reader import read_header
 
 MEMORY_LIMIT_BYTES = 256 << 20
 TIME_LIMIT_S = 10.0
+_START_LIMIT_S = 60.0
 _PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -70,12 +71,15 @@ class HeaderReader:
             child.stdin.flush()
         except BrokenPipeError:
             return None
+        return self._next_line(self._time_limit_s, "Reading the header")
+
+    def _next_line(self, limit_s: float, what: str) -> str | None:
         try:
-            return self._answers.get(timeout=self._time_limit_s)
+            return self._answers.get(timeout=limit_s)
         except queue.Empty:
             self._stop()
             raise ModelError(
-                f"Reading the header took longer than {self._time_limit_s:g} s.",
+                f"{what} took longer than {limit_s:g} s.",
                 "The disk may be very slow, or the file is damaged.",
             ) from None
 
@@ -92,6 +96,12 @@ class HeaderReader:
         )
         self._child, self._answers = child, queue.Queue()
         threading.Thread(target=_forward, args=(child.stdout, self._answers), daemon=True).start()
+        # Starting the interpreter is not the file's fault and has its own, generous limit.
+        if self._next_line(_START_LIMIT_S, "Starting the header reader") is None:
+            raise ModelError(
+                f"The header reader cannot start ({_exit_words(self._stop())}).",
+                "The installation may be incomplete; run: python -m specdash doctor",
+            )
 
     def _stop(self) -> int | None:
         child, self._child = self._child, None
@@ -142,8 +152,10 @@ def _answer(request: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Serve requests from standard input until it ends."""
+    """Say that it is ready, then serve requests from standard input until it ends."""
     _limit_memory()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     for line in sys.stdin:
         sys.stdout.write(json.dumps(_answer(line)) + "\n")
         sys.stdout.flush()
