@@ -3,9 +3,10 @@
 ::
 
     pages/       one file a page: read inputs, ask for records, show them
-    data         the database, schema gate, reads cached by revision, the worker
-    components   page guard, badges, empty states, exports
-    charts       records -> figure
-    format       numbers, units, times, words; words: states, verdicts, flags
-    board, comparison, tokens, rows, repeat    pure helpers of single pages
+    gate, data   schema, worker; reads cached by the store's revision
+    components   page guard, empty states, charts with titles, exports
+    live, verdicts, tables, arms_form, checks      parts of pages
+    charts, ratios, trend (palette)                records -> figure
+    format, words                                  numbers and units; states, verdicts, flags
+    board, rows, tokens, export, repeat, demo      pure helpers of single pages
 """

@@ -1,77 +1,31 @@
 """Figures of one experiment: ``(records) -> go.Figure``. Titles state the finding."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from specdash.domain.counters import Step
 from specdash.domain.summary import ArmSummary, PromptRatio
-from specdash.domain.verdict import Verdict, category_signs_differ
 from specdash.store.views import RunView
 from specdash.ui import format as fmt
 from specdash.ui.palette import (
     ACCEPTED_COLOR,
     OFF_COLOR,
     OFF_STYLE,
-    TEMPLATE,
-    Style,
+    ROW_PX,
     arm_styles,
     label,
+    layout,
+    marker,
 )
 
-_ROW_PX = 44
 _TIME_PARTS = (
     ("draft_s", "drafting", "#8a68c6", "/"),
     ("verify_s", "verifying drafts", "#3b7fc0", ""),
     ("plain_s", "plain passes", OFF_COLOR, ""),
     ("other_s", "other", "#a97f1e", "x"),
 )
-
-
-def ratio_figure(arms: Sequence[ArmSummary]) -> go.Figure:
-    """Speed of every measured arm against ``off`` with its interval; the line is ratio 1."""
-    styles = arm_styles([a.text for a in arms])
-    shown = [a for a in arms if not a.is_baseline and a.ratio is not None]
-    figure = go.Figure()
-    for arm in shown:
-        limits = (arm.ratio_low, arm.ratio_high)
-        _add_estimate(figure, label(arm.text), styles[arm.text], arm.ratio, limits)
-    faster = [a for a in shown if a.verdict is Verdict.FASTER]
-    title = (
-        f"{len(faster)} of {fmt.plural(len(shown), 'arm')} beat off on this workload"
-        if len(shown) > 1
-        else _single_title(shown)
-    )
-    return _ratio_layout(figure, title, len(shown))
-
-
-def category_figure(arms: Sequence[ArmSummary]) -> go.Figure:
-    """Every arm's ratio in each category, with its own interval; arms are set apart by height."""
-    styles = arm_styles([a.text for a in arms])
-    shown = [a for a in arms if a.categories and not a.is_baseline]
-    names = list(dict.fromkeys(c.category for a in shown for c in a.categories))
-    figure = go.Figure()
-    for position, arm in enumerate(shown):
-        offset = 0.36 * (position - (len(shown) - 1) / 2) / max(len(shown) - 1, 1)
-        for item in arm.categories:
-            _add_estimate(
-                figure,
-                names.index(item.category) + offset,
-                styles[arm.text],
-                item.ratio,
-                (item.ratio_low, item.ratio_high),
-                name=label(arm.text, 40) if item is arm.categories[0] else None,
-            )
-    sizes = {c.category: c.n for a in shown for c in a.categories}
-    _ratio_layout(figure, _category_title(shown), len(names))
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=[f"{label(name)} (n={sizes[name]})" for name in names],
-        range=[len(names) - 0.5, -0.5],
-    )
-    return figure
 
 
 def prompt_figure(
@@ -99,7 +53,7 @@ def prompt_figure(
         y=[label(key) for key in off],
         mode="markers",
         name=baseline,
-        marker=_marker(OFF_STYLE),
+        marker=marker(OFF_STYLE),
         hovertemplate=f"%{{y}}<br>{baseline}: %{{x:.1f}} tokens/s<extra></extra>",
     )
     for arm in on_arms:
@@ -108,13 +62,13 @@ def prompt_figure(
             y=[label(p.prompt_key) for p in arm.prompts],
             mode="markers",
             name=label((names or {}).get(arm.text, arm.text), 40),
-            marker=_marker(styles[arm.text]),
+            marker=marker(styles[arm.text]),
             customdata=[_prompt_hover(p) for p in arm.prompts],
             hovertemplate="%{y}<br>%{x:.1f} tokens/s<br>%{customdata}<extra></extra>",
         )
     figure.update_yaxes(autorange="reversed", title=None, automargin=True)
     figure.update_xaxes(title="Decode speed (tokens/s)", rangemode="tozero")
-    return _layout(figure, _prompts_title(on_arms), height=150 + 30 * max(len(off), 1))
+    return layout(figure, _prompts_title(on_arms), height=150 + 30 * max(len(off), 1))
 
 
 def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figure:
@@ -142,7 +96,7 @@ def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figur
                 name=label(arm, 40),
                 legendgroup=arm,
                 showlegend=row == 1,
-                marker=_marker(style, opacity=[0.35 if r.run_id in left_out else 1 for r in own]),
+                marker=marker(style, opacity=[0.35 if r.run_id in left_out else 1 for r in own]),
                 customdata=hover,
                 hovertemplate="run %{x}: %{y:.1f}<br>%{customdata}<extra></extra>",
                 row=row,
@@ -154,7 +108,7 @@ def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figur
     title = f"{fmt.plural(len(runs), 'run')} in order of execution"
     if left_out:
         title += f"; {len(left_out)} pale, for warming up, in no statistic"
-    return _layout(figure, title, height=420)
+    return layout(figure, title, height=420)
 
 
 def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
@@ -176,7 +130,7 @@ def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     figure.update_layout(barmode="stack")
     figure.update_yaxes(autorange="reversed", automargin=True)
     figure.update_xaxes(title="Decode time, all measured runs (s)")
-    return _layout(figure, _time_title(shown), height=150 + _ROW_PX * max(len(shown), 1))
+    return layout(figure, _time_title(shown), height=150 + ROW_PX * max(len(shown), 1))
 
 
 def position_figure(arms: Sequence[ArmSummary]) -> go.Figure:
@@ -196,12 +150,12 @@ def position_figure(arms: Sequence[ArmSummary]) -> go.Figure:
             mode="lines+markers",
             name=label(arm.text, 40),
             line={"color": style.color, "dash": style.dash},
-            marker=_marker(style),
+            marker=marker(style),
             hovertemplate="at least %{x}: %{y:.0f} % of drafted passes<extra></extra>",
         )
     figure.update_xaxes(title="Draft position i", dtick=1 if deepest <= 16 else None)
     figure.update_yaxes(title="Accepted to position i (%)", range=[0, 104])
-    return _layout(figure, "How deep drafts are accepted", height=340)
+    return layout(figure, "How deep drafts are accepted", height=340)
 
 
 def steps_figure(steps: Sequence[Step]) -> go.Figure:
@@ -231,92 +185,7 @@ def steps_figure(steps: Sequence[Step]) -> go.Figure:
         if drafted
         else f"{len(steps)} target passes, none with a draft"
     )
-    return _layout(figure, title, height=230)
-
-
-def _add_estimate(
-    figure: go.Figure,
-    place: str | float,
-    style: Style,
-    ratio: float | None,
-    limits: tuple[float | None, float | None],
-    *,
-    name: str | None = None,
-) -> None:
-    """One point with its interval; hollow where there is no interval."""
-    low, high = limits
-    error = None
-    if ratio is not None and low is not None and high is not None:
-        error = {
-            "type": "data",
-            "symmetric": False,
-            "array": [high - ratio],
-            "arrayminus": [ratio - low],
-            "thickness": 2,
-            "width": 6,
-            "color": style.color,
-        }
-    figure.add_scatter(
-        x=[ratio],
-        y=[place],
-        mode="markers",
-        name=name,
-        showlegend=name is not None,
-        marker={
-            "color": style.color,
-            "symbol": style.symbol if error else f"{style.symbol.removesuffix('-open')}-open",
-            "size": 11,
-            "line": {"width": 0 if error else 2, "color": style.color},
-        },
-        error_x=error,
-        hovertemplate=f"{fmt.ratio(ratio, low, high)}, {fmt.interval(low, high)}<extra></extra>",
-    )
-
-
-def _ratio_layout(figure: go.Figure, title: str, n_rows: int) -> go.Figure:
-    figure.add_vline(x=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
-    figure.update_xaxes(
-        title="Speed against off (1x: same)",
-        ticksuffix="x",
-        range=_around_one(figure),
-    )
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    return _layout(figure, title, height=130 + _ROW_PX * max(n_rows, 1))
-
-
-def _around_one(figure: go.Figure) -> tuple[float, float]:
-    """A range that holds every interval and ratio 1, with room on both sides."""
-    ends = [1.0]
-    for trace in figure.data:
-        error = trace.error_x
-        for x in trace.x:
-            if x is not None:
-                ends += [x - (error.arrayminus or [0])[0], x + (error.array or [0])[0]]
-    room = 0.08 * max(max(ends) - min(ends), 0.25)
-    return min(ends) - room, max(ends) + room
-
-
-def _layout(figure: go.Figure, title: str, *, height: int) -> go.Figure:
-    figure.update_layout(
-        template=TEMPLATE,
-        title={"text": title},
-        height=height,
-        margin={"l": 8, "r": 16, "t": 36, "b": 8},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0},
-        hoverlabel={"align": "left"},
-    )
-    return figure
-
-
-def _marker(style: Style, opacity: float | list[float] = 1) -> dict[str, object]:
-    width: Literal[1, 2] = 2 if style.symbol.endswith("-open") else 1
-    return {
-        "color": style.color,
-        "symbol": style.symbol,
-        "size": 10,
-        "opacity": opacity,
-        "line": {"width": width, "color": style.color},
-    }
+    return layout(figure, title, height=230)
 
 
 def _acceptance(run: RunView) -> float | None:
@@ -332,16 +201,6 @@ def _prompt_hover(prompt: PromptRatio) -> str:
     return (
         f"{fmt.ratio(prompt.ratio, prompt.ratio_low, prompt.ratio_high)} of the other{interval}, "
         f"{fmt.plural(prompt.n_rounds, 'round')}"
-    )
-
-
-def _single_title(shown: Sequence[ArmSummary]) -> str:
-    if not shown:
-        return "No arm was measured"
-    arm = shown[0]
-    return (
-        f"{fmt.ratio(arm.ratio, arm.ratio_low, arm.ratio_high)} the speed of off, "
-        f"{fmt.interval(arm.ratio_low, arm.ratio_high)}"
     )
 
 
@@ -364,9 +223,3 @@ def _time_title(shown: Sequence[ArmSummary]) -> str:
     if max(drafting) < 0.01:
         return "Drafting took less than 1 % of the decode time"
     return f"Drafting took up to {fmt.percent(max(drafting))} of the decode time"
-
-
-def _category_title(shown: Sequence[ArmSummary]) -> str:
-    if any(category_signs_differ(a.categories) for a in shown):
-        return "Faster in one category, slower in another: look before you choose"
-    return "Each category with its own interval"

@@ -40,14 +40,24 @@ def show_problem(error: SpecdashError | OperationalError) -> None:
     elif isinstance(error, SpecdashError):
         error_box(error)
     else:
-        st.error(
-            "**The database did not answer in time.** Another process holds it, or the disk is "
-            "slow. Nothing was lost; try again in a moment.",
-            icon=":material/database:",
-        )
+        st.error(_database_words(str(error.orig)), icon=":material/database:")
         with st.expander("Details"):
             st.code(str(error.orig), language=None, wrap_lines=True)
         st.button("Try again", icon=":material/refresh:", key="guard_retry")
+
+
+def _database_words(reason: str) -> str:
+    if "readonly" in reason or "read-only" in reason:
+        return (
+            "**The database cannot be written.** Its folder or file is read-only; make it "
+            "writable, or set SPECDASH_DATA_DIR to a folder that is."
+        )
+    if "full" in reason:
+        return "**The disk of the database is full.** Make room, then try again; nothing was lost."
+    return (
+        "**The database did not answer in time.** Another process holds it, or the disk is slow. "
+        "Nothing was lost; try again in a moment."
+    )
 
 
 def act(action: Callable[..., object], *args: object) -> None:
@@ -58,7 +68,7 @@ def act(action: Callable[..., object], *args: object) -> None:
         st.session_state[_REFUSED] = error
     except OperationalError:
         st.session_state[_REFUSED] = SpecdashError(
-            "The database is busy; nothing was changed.", "Try again in a moment."
+            "The database could not be written; nothing was changed.", "Try again in a moment."
         )
 
 

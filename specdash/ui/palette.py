@@ -9,10 +9,14 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import plotly.graph_objects as go
+
 OFF_COLOR = "#7f8896"
 ACCEPTED_COLOR = "#17907a"
 REPLACED_COLOR = "#cf6a2a"
 TEMPLATE = "plotly_white"
+ROW_PX = 44
+"""Height of one row of a figure."""
 
 _ARM_COLORS = ("#3b7fc0", "#8a68c6", "#a97f1e", "#bd5590", "#2f8f9d", "#97694d")
 _ARM_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
@@ -53,3 +57,28 @@ def label(text: str, width: int = 26) -> str:
     """Plotly reads a little HTML: escape it, and break long arm texts at commas and spaces."""
     lines = textwrap.wrap(text.replace(",", ", "), width, break_long_words=True) or [""]
     return "<br>".join(html.escape(line.replace(", ", ",")) for line in lines)
+
+
+def layout(figure: go.Figure, title: str, *, height: int) -> go.Figure:
+    """Template, margins and legend that every figure shares."""
+    figure.update_layout(
+        template=TEMPLATE,
+        title={"text": title},
+        height=height,
+        margin={"l": 8, "r": 16, "t": 36, "b": 8},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0},
+        hoverlabel={"align": "left"},
+    )
+    return figure
+
+
+def marker(style: Style, opacity: float | list[float] = 1) -> dict[str, object]:
+    """The marker of an arm; hollow symbols get a line that can be seen."""
+    width = 2 if style.symbol.endswith("-open") else 1
+    return {
+        "color": style.color,
+        "symbol": style.symbol,
+        "size": 10,
+        "opacity": opacity,
+        "line": {"width": width, "color": style.color},
+    }

@@ -14,6 +14,8 @@ _DIGITS = {
     "Ratio": "%.2fx",
     "Low": "%.2fx",
     "High": "%.2fx",
+    "Bootstrap low": "%.2fx",
+    "Bootstrap high": "%.2fx",
     "Total-time ratio": "%.2fx",
     "Tokens per target pass": "%.2f",
     "Acceptance length": "%.2f",
@@ -31,18 +33,16 @@ def show_rows(
     alt: str,
     key: str,
     links: Mapping[str, str] | None = None,
-    hidden: Sequence[str] = (),
-    height: int | None = None,
-) -> None:
-    """A table of the rows; ``links`` maps a column of addresses to the text that is shown.
+    selectable: bool = False,
+) -> list[int]:
+    """A table of the rows; returns the positions that are selected.
 
-    ``None`` stays an empty cell, so that unknown is never sorted as zero.
+    ``links`` maps a column of addresses to the text that is shown. ``None`` stays an empty cell,
+    so that unknown is never sorted as zero.
     """
     frame = pd.DataFrame(list(rows)).convert_dtypes()
-    config: dict[str, Any] = dict.fromkeys(hidden)
+    config: dict[str, Any] = {}
     for column in frame.columns:
-        if column in hidden:
-            continue
         if links and column in links:
             config[column] = st.column_config.LinkColumn(display_text=links[column])
         elif pd.api.types.is_datetime64_any_dtype(frame[column]):
@@ -52,12 +52,16 @@ def show_rows(
             config[column] = st.column_config.NumberColumn(format=_DIGITS[column])
         elif column.endswith(("(tokens/s)", "(%)")):
             config[column] = st.column_config.NumberColumn(format="%.1f")
-    st.dataframe(
+    shown = st.dataframe(
         frame,
         hide_index=True,
         column_config=config,
         key=key,
         alt=alt,
-        height="auto" if height is None else height,
         placeholder=fmt.DASH,
+        on_select="rerun" if selectable else "ignore",
+        selection_mode="multi-row",
     )
+    if not isinstance(shown, Mapping):
+        return []  # nothing can be selected: the answer is the element itself
+    return list(shown["selection"]["rows"])

@@ -28,10 +28,17 @@ def numbers(arm: ArmSummary, off: ArmSummary | None) -> None:
     parts = [fmt.tok_s(arm.decode_tok_s)]
     if off is not None and off.decode_tok_s is not None:
         parts[0] += f" against {fmt.tok_s(off.decode_tok_s)} off"
-    if arm.acceptance is not None:
-        parts.append(f"acceptance rate {fmt.percent(arm.acceptance.acceptance_rate)}")
-        tokens = fmt.number(arm.acceptance.tokens_per_target_pass, 2)
-        parts.append(f"{tokens} tokens per target pass")
+    if arm.total_time_ratio is not None:
+        parts.append(f"this batch by total time {fmt.ratio(arm.total_time_ratio)}")
+    if arm.bootstrap_low is not None:
+        parts.append(f"bootstrap {fmt.interval(arm.bootstrap_low, arm.bootstrap_high)}")
+    accepted = arm.acceptance
+    if accepted is not None:
+        rate = f"acceptance rate {fmt.percent(accepted.acceptance_rate)}"
+        if accepted.mean_prompt_acceptance_rate is not None:
+            rate += f" (mean over prompts {fmt.percent(accepted.mean_prompt_acceptance_rate)})"
+        tokens = fmt.number(accepted.tokens_per_target_pass, 2)
+        parts += [rate, f"{tokens} tokens per target pass"]
     if arm.n_compared:
         parts.append(f"{fmt.out_of(arm.n_equal, arm.n_compared)} outputs equal to off")
     st.caption(" · ".join(parts))

@@ -6,7 +6,7 @@ from fakes import history_row, off_summary, on_summary, run_view
 
 from specdash.domain.counters import Step
 from specdash.domain.verdict import Verdict
-from specdash.ui import charts
+from specdash.ui import charts, ratios
 from specdash.ui.palette import arm_styles
 from specdash.ui.trend import series, trend_figure
 
@@ -19,7 +19,7 @@ def spec(figure: Any) -> dict[str, Any]:
 
 
 def test_ratio_chart_has_interval_and_a_line_at_one() -> None:
-    drawn = spec(charts.ratio_figure(ARMS))
+    drawn = spec(ratios.ratio_figure(ARMS))
     (trace,) = drawn["data"]
     assert trace["x"] == [1.25]
     assert trace["error_x"]["array"] == pytest.approx([0.08])
@@ -31,13 +31,13 @@ def test_ratio_chart_has_interval_and_a_line_at_one() -> None:
 
 def test_ratio_without_an_interval_is_a_hollow_point() -> None:
     arm = on_summary(ratio_low=None, ratio_high=None, verdict=Verdict.NOT_RESOLVED)
-    (trace,) = spec(charts.ratio_figure((off_summary(), arm)))["data"]
+    (trace,) = spec(ratios.ratio_figure((off_summary(), arm)))["data"]
     assert trace["marker"]["symbol"] == "circle-open"
     assert "error_x" not in trace
 
 
 def test_ratio_chart_of_nothing_measured_says_so() -> None:
-    drawn = spec(charts.ratio_figure((off_summary(),)))
+    drawn = spec(ratios.ratio_figure((off_summary(),)))
     assert drawn["layout"]["title"]["text"] == "No arm was measured"
 
 
@@ -52,7 +52,7 @@ def test_prompt_chart_joins_each_pair_and_names_the_axis_unit() -> None:
 
 
 def test_a_sign_that_flips_between_categories_is_the_title() -> None:
-    drawn = spec(charts.category_figure(ARMS))
+    drawn = spec(ratios.category_figure(ARMS))
     assert drawn["layout"]["title"]["text"].startswith("Faster in one category, slower in another")
     assert drawn["layout"]["yaxis"]["ticktext"] == ["records (n=5)", "prose (n=5)"]
 
@@ -96,7 +96,7 @@ def test_steps_chart_title_counts_the_drafts() -> None:
 @pytest.mark.parametrize(
     "figure",
     [
-        charts.ratio_figure(ARMS),
+        ratios.ratio_figure(ARMS),
         charts.prompt_figure(ARMS),
         charts.time_figure(ARMS),
         trend_figure([history_row()], [history_row().arm]),
@@ -108,7 +108,7 @@ def test_every_figure_names_its_template(figure: Any) -> None:
 
 def test_names_of_people_are_no_markup_in_a_chart() -> None:
     arm = on_summary(text='draft-simple:model="<b>x</b>"')
-    drawn = spec(charts.ratio_figure((off_summary(), arm)))
+    drawn = spec(ratios.ratio_figure((off_summary(), arm)))
     assert "<b>" not in drawn["data"][0]["y"][0]
 
 

@@ -1,6 +1,7 @@
 """Every page on an empty, a seeded and an unknown database, without a browser."""
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -272,12 +273,34 @@ def test_a_newer_schema_is_refused_in_words(engine: Engine) -> None:
     assert "newer than this version" in app.error[0].value
 
 
-def test_a_busy_database_is_said_in_words(seeded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("database is locked", "did not answer in time"),
+        ("attempt to write a readonly database", "SPECDASH_DATA_DIR"),
+        ("database or disk is full", "disk of the database is full"),
+    ],
+)
+def test_a_database_in_trouble_is_said_in_words(
+    seeded: Engine, monkeypatch: pytest.MonkeyPatch, reason: str, words: str
+) -> None:
     from sqlalchemy.exc import OperationalError
 
     def locked(*_args: object, **_kwargs: object) -> None:
-        raise OperationalError("SELECT 1", {}, Exception("database is locked"))
+        raise OperationalError("SELECT 1", {}, Exception(reason))
 
     monkeypatch.setattr("specdash.store.queries.history", locked)
     app = open_page(nav.HISTORY)
-    assert "did not answer in time" in app.error[0].value
+    assert words in app.error[0].value
+
+
+def test_home_with_a_thousand_runs_takes_less_than_two_seconds_of_processor_time(
+    engine: Engine, tmp_path: Path
+) -> None:
+    seeding.seed_history(engine, tmp_path, n_runs=1000)
+    open_page(nav.QUEUE)  # imports are paid once a process
+    st.cache_data.clear()
+    begun = time.process_time()
+    app = open_page()
+    assert time.process_time() - begun < 2
+    assert "arms tried" in everything(app)

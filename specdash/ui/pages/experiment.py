@@ -8,7 +8,7 @@ import streamlit as st
 from specdash.domain.summary import ArmSummary
 from specdash.store.comparison import choice_text
 from specdash.store.views import ExperimentReport, JobView, RunView
-from specdash.ui import charts, components, data, live, nav, rows, tables, verdicts
+from specdash.ui import charts, components, data, live, nav, ratios, rows, tables, verdicts
 from specdash.ui import format as fmt
 from specdash.ui.repeat import repeat_command
 
@@ -78,11 +78,11 @@ def _pictures(report: ExperimentReport) -> None:
     left, right = st.columns(2)
     with left:
         with st.container(border=True):
-            components.show_figure(charts.ratio_figure(report.arms), key="fig_ratio")
+            components.show_figure(ratios.ratio_figure(report.arms), key="fig_ratio")
             st.caption(_METHOD)
         if any(len(a.categories) > 1 for a in on_arms):
             with st.container(border=True, height="stretch"):
-                components.show_figure(charts.category_figure(report.arms), key="fig_categories")
+                components.show_figure(ratios.category_figure(report.arms), key="fig_categories")
     with right, st.container(border=True, height="stretch"):
         components.show_figure(charts.prompt_figure(report.arms), key="fig_prompts")
     left, right = st.columns(2)

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, time
 
 import streamlit as st
 
+from specdash.store.comparison import choice_text
 from specdash.store.views import HistoryFilter, HistoryRow
 from specdash.ui import components, data, nav, rows, tables
 from specdash.ui import format as fmt
@@ -19,6 +20,7 @@ _FILTERS = (
     ("tags", "h_tag", "Tag"),
 )
 _PAGE_SIZE = 50
+_COMPARED = 2
 _COUNTS_SHOWN = 3
 _TRENDS_SHOWN = 6
 
@@ -80,6 +82,14 @@ def _trends(found: Sequence[HistoryRow]) -> None:
         )
 
 
+def _compare(chosen: Sequence[HistoryRow]) -> None:
+    if len(chosen) != _COMPARED:
+        st.caption("Select two rows to set them against each other.")
+        return
+    a, b = (choice_text(r.experiment_id, r.workload, r.arm) for r in chosen)
+    nav.compare_link(a, b, "Compare the selected two")
+
+
 def _page() -> None:
     st.title("History")
     everything = data.history(HistoryFilter())
@@ -109,9 +119,14 @@ def _page() -> None:
         for r, row in zip(part, shown, strict=True)
     ]
     st.caption(f"Rows {start + 1} to {start + len(part)} of {fmt.count(len(found))}.")
-    tables.show_rows(
-        linked, alt="Measured arms, newest first", key="history_table", links={"Open": "open"}
+    chosen = tables.show_rows(
+        linked,
+        alt="Measured arms, newest first",
+        key="history_table",
+        links={"Open": "open"},
+        selectable=True,
     )
+    _compare([part[i] for i in chosen if i < len(part)])
     components.export_buttons(shown, "history")
 
 

@@ -1,0 +1,132 @@
+"""Figures of speed ratios with their intervals: one row an arm, or a category."""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from specdash.domain.summary import ArmSummary
+from specdash.domain.verdict import Verdict, category_signs_differ
+from specdash.ui import format as fmt
+from specdash.ui.palette import OFF_COLOR, ROW_PX, Style, arm_styles, label, layout
+
+
+def ratio_figure(arms: Sequence[ArmSummary]) -> go.Figure:
+    """Speed of every measured arm against ``off`` with its interval; the line is ratio 1."""
+    styles = arm_styles([a.text for a in arms])
+    shown = [a for a in arms if not a.is_baseline and a.ratio is not None]
+    figure = go.Figure()
+    for arm in shown:
+        limits = (arm.ratio_low, arm.ratio_high)
+        _add_estimate(figure, label(arm.text), styles[arm.text], arm.ratio, limits)
+    faster = [a for a in shown if a.verdict is Verdict.FASTER]
+    title = (
+        f"{len(faster)} of {fmt.plural(len(shown), 'arm')} beat off on this workload"
+        if len(shown) > 1
+        else _single_title(shown)
+    )
+    return _ratio_layout(figure, title, len(shown))
+
+
+def category_figure(arms: Sequence[ArmSummary]) -> go.Figure:
+    """Every arm's ratio in each category, with its own interval; arms are set apart by height."""
+    styles = arm_styles([a.text for a in arms])
+    shown = [a for a in arms if a.categories and not a.is_baseline]
+    names = list(dict.fromkeys(c.category for a in shown for c in a.categories))
+    figure = go.Figure()
+    for position, arm in enumerate(shown):
+        offset = 0.36 * (position - (len(shown) - 1) / 2) / max(len(shown) - 1, 1)
+        for item in arm.categories:
+            _add_estimate(
+                figure,
+                names.index(item.category) + offset,
+                styles[arm.text],
+                item.ratio,
+                (item.ratio_low, item.ratio_high),
+                name=label(arm.text, 40) if item is arm.categories[0] else None,
+            )
+    sizes = {c.category: c.n for a in shown for c in a.categories}
+    _ratio_layout(figure, _category_title(shown), len(names))
+    figure.update_yaxes(
+        tickvals=list(range(len(names))),
+        ticktext=[f"{label(name)} (n={sizes[name]})" for name in names],
+        range=[len(names) - 0.5, -0.5],
+    )
+    return figure
+
+
+def _add_estimate(
+    figure: go.Figure,
+    place: str | float,
+    style: Style,
+    ratio: float | None,
+    limits: tuple[float | None, float | None],
+    *,
+    name: str | None = None,
+) -> None:
+    """One point with its interval; hollow where there is no interval."""
+    low, high = limits
+    error = None
+    if ratio is not None and low is not None and high is not None:
+        error = {
+            "type": "data",
+            "symmetric": False,
+            "array": [high - ratio],
+            "arrayminus": [ratio - low],
+            "thickness": 2,
+            "width": 6,
+            "color": style.color,
+        }
+    figure.add_scatter(
+        x=[ratio],
+        y=[place],
+        mode="markers",
+        name=name,
+        showlegend=name is not None,
+        marker={
+            "color": style.color,
+            "symbol": style.symbol if error else f"{style.symbol.removesuffix('-open')}-open",
+            "size": 11,
+            "line": {"width": 0 if error else 2, "color": style.color},
+        },
+        error_x=error,
+        hovertemplate=f"{fmt.ratio(ratio, low, high)}, {fmt.interval(low, high)}<extra></extra>",
+    )
+
+
+def _ratio_layout(figure: go.Figure, title: str, n_rows: int) -> go.Figure:
+    figure.add_vline(x=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
+    figure.update_xaxes(
+        title="Speed against off (1x: same)",
+        ticksuffix="x",
+        range=_around_one(figure),
+    )
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    return layout(figure, title, height=130 + ROW_PX * max(n_rows, 1))
+
+
+def _around_one(figure: go.Figure) -> tuple[float, float]:
+    """A range that holds every interval and ratio 1, with room on both sides."""
+    ends = [1.0]
+    for trace in figure.data:
+        error = trace.error_x
+        for x in trace.x:
+            if x is not None:
+                ends += [x - (error.arrayminus or [0])[0], x + (error.array or [0])[0]]
+    room = 0.08 * max(max(ends) - min(ends), 0.25)
+    return min(ends) - room, max(ends) + room
+
+
+def _single_title(shown: Sequence[ArmSummary]) -> str:
+    if not shown:
+        return "No arm was measured"
+    arm = shown[0]
+    return (
+        f"{fmt.ratio(arm.ratio, arm.ratio_low, arm.ratio_high)} the speed of off, "
+        f"{fmt.interval(arm.ratio_low, arm.ratio_high)}"
+    )
+
+
+def _category_title(shown: Sequence[ArmSummary]) -> str:
+    if any(category_signs_differ(a.categories) for a in shown):
+        return "Faster in one category, slower in another: look before you choose"
+    return "Each category with its own interval"
