@@ -15,6 +15,13 @@ from specdash.store.views import ModelView
 TOO_LARGE = 1 / 3
 """A draft above this share of the target's bytes rarely pays."""
 
+DOCUMENTED_PAIRS = (
+    ("Llama 3.1 8B", "Llama 3.2 1B"),
+    ("Qwen 2.5 14B", "Qwen 2.5 0.5B"),
+    ("DeepSeek R1 Distill Qwen 32B", "DeepSeek R1 Distill Qwen 1.5B"),
+)
+"""Targets and drafts that LM Studio's documentation names as pairs."""
+
 
 def check_model_pair(
     target: ModelView, draft: ModelView, method: str = "draft-simple"
@@ -69,6 +76,28 @@ def size_advice(target: ModelView, draft: ModelView) -> str | None:
         f"the draft has {share:.0%} of the target's bytes; above about a third a draft is "
         "too large to pay, unless measured otherwise"
     )
+
+
+def documented_pairs(models: Sequence[ModelView]) -> list[tuple[ModelView, ModelView]]:
+    """Pairs of :data:`DOCUMENTED_PAIRS` of which both are among ``models``."""
+    return [
+        (target, draft)
+        for target_name, draft_name in DOCUMENTED_PAIRS
+        for target in models
+        if _is_called(target, target_name)
+        for draft in models
+        if _is_called(draft, draft_name)
+    ]
+
+
+def _is_called(model: ModelView, name: str) -> bool:
+    """Whether file or header name holds ``name``, whatever stands between its words."""
+    wanted = _letters(name)
+    return any(wanted in _letters(str(n)) for n in (model.name, model.facts.get("name") or ""))
+
+
+def _letters(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalnum())
 
 
 def _absent(model: ModelView) -> PairVerdict | None:

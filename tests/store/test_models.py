@@ -9,8 +9,10 @@ from sqlmodel import select
 
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.gguf.header import ModelKind
+from specdash.gguf.places import demo_model
+from specdash.settings import Settings
 from specdash.store import models
-from specdash.store.models import header_facts, resolve_model, scan
+from specdash.store.models import header_facts, requantise, resolve_model, scan
 from specdash.store.queries import list_models, revision
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import ModelPath
@@ -199,3 +201,19 @@ def test_the_demo_is_registered_by_its_short_name(
     path = write_model(folder / "Smol.gguf")
     monkeypatch.setattr(models, "demo_model", lambda: path)
     assert resolve(engine, "demo").name == "Smol"
+
+
+@pytest.mark.real_model
+def test_a_smaller_quantisation_is_labelled_as_made_here(
+    engine: Engine, settings: Settings
+) -> None:
+    if demo_model() is None:
+        pytest.skip("the demo model is not installed")
+    made = requantise(engine, settings, "demo", "q4_0")
+    assert made.note == "made here from SmolLM2-135M-Instruct.Q4_1 by re-quantising to Q4_0"
+    assert made.derived_from == "SmolLM2-135M-Instruct.Q4_1"
+    assert made.quantisation == "Q4_0"
+    assert Path(made.path or "").parent == settings.derived_dir
+    assert resolve(engine, made.name).content_hash == made.content_hash
+    with pytest.raises(UsageError, match="exists already"):
+        requantise(engine, settings, "demo", "Q4_0")

@@ -8,7 +8,13 @@ from sqlalchemy.engine import Engine
 from specdash.errors import PairError
 from specdash.store.models import scan
 from specdash.store.views import ModelView
-from specdash.worker.pairs import check_drafts, check_model_pair, require_pair, size_advice
+from specdash.worker.pairs import (
+    check_drafts,
+    check_model_pair,
+    documented_pairs,
+    require_pair,
+    size_advice,
+)
 from tests.helpers.gguf_files import vocabulary, vocabulary_bytes, write_model
 
 
@@ -63,3 +69,15 @@ def test_a_draft_above_a_third_is_called_too_large(models: dict[str, ModelView])
     small, large = models["head"], models["target"]
     assert size_advice(large, small) is None
     assert "100% of the target's bytes" in (size_advice(large, large) or "")
+
+
+def test_pairs_that_lm_studio_documents_are_known_by_name(engine: Engine, tmp_path: Path) -> None:
+    names = ["Meta-Llama-3.1-8B-Instruct-Q4_K_M", "Llama-3.2-1B-Instruct-Q8_0", "Qwen2.5-14B"]
+    for number, name in enumerate(names):
+        write_model(tmp_path / f"known/{name}.gguf", seed=number)
+    write_model(tmp_path / "known/q.gguf", {"general.name": "Qwen2.5 0.5B Instruct"}, seed=9)
+    found = documented_pairs(scan(engine, [tmp_path / "known"]).registered)
+    assert [(t.name, d.name) for t, d in found] == [
+        ("Meta-Llama-3.1-8B-Instruct-Q4_K_M", "Llama-3.2-1B-Instruct-Q8_0"),
+        ("Qwen2.5-14B", "q"),
+    ]
