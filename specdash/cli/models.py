@@ -55,8 +55,11 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Make a smaller quantisation of a model, for use as a draft."""
         from specdash.store.models import requantise as make
+        from specdash.worker.machine import allowed_cpus
 
-        made = make(open_store(), load_settings(), model, type_)
+        settings = load_settings()
+        threads = settings.threads or allowed_cpus()
+        made = make(open_store(settings), settings, model, type_, n_threads=threads)
         if json:
             print_json(made)
         else:
@@ -141,10 +144,10 @@ def resolve_paths(*references: str) -> "list[tuple[ModelView, Path]]":
 
 
 def _check(target: str, draft: str, *, as_json: bool) -> None:
-    from specdash.engines.probe_client import check_pair_files
+    from specdash.worker.pairs import check_model_pair
 
-    (target_model, target_path), (draft_model, draft_path) = resolve_paths(target, draft)
-    verdict = check_pair_files(target_path, draft_path)
+    (target_model, _), (draft_model, _) = resolve_paths(target, draft)
+    verdict = check_model_pair(target_model, draft_model)
     if as_json:
         print_json(verdict)
         return
@@ -155,38 +158,29 @@ def _check(target: str, draft: str, *, as_json: bool) -> None:
 
 
 def _list_pairs(target: str, *, as_json: bool) -> None:
-    from specdash.domain.pairing import PairVerdict
-    from specdash.engines.probe_client import check_pairs
-    from specdash.errors import SpecdashError
     from specdash.store.queries import list_models
     from specdash.store.session import read_session
+    from specdash.worker.pairs import check_drafts
 
-    [(target_model, target_path)] = resolve_paths(target)
+    [(target_model, _)] = resolve_paths(target)
     with read_session(open_store()) as session:
         drafts = [
             m
             for m in list_models(session)
             if m.path is not None and m.model_id != target_model.model_id
         ]
-    answers = check_pairs([(target_path, Path(m.path or "")) for m in drafts])
-    rows: list[dict[str, object]] = []
-    for model, found in zip(drafts, answers, strict=True):
-        answer = (
-            PairVerdict(False, "unreadable", str(found))
-            if isinstance(found, SpecdashError)
-            else found
-        )
-        rows.append(
-            {
-                "draft": model.name,
-                "compatible": answer.compatible,
-                "failed_rule": answer.failed_rule,
-                "reason": answer.reason,
-                "warnings": list(answer.warnings),
-                "size_bytes": model.size_bytes,
-                "size_ratio": model.size_bytes / target_model.size_bytes,
-            }
-        )
+    rows: list[dict[str, object]] = [
+        {
+            "draft": model.name,
+            "compatible": verdict.compatible,
+            "failed_rule": verdict.failed_rule,
+            "reason": verdict.reason,
+            "warnings": list(verdict.warnings),
+            "size_bytes": model.size_bytes,
+            "size_ratio": model.size_bytes / target_model.size_bytes,
+        }
+        for model, verdict in zip(drafts, check_drafts(target_model, drafts), strict=True)
+    ]
     if as_json:
         print_json(rows)
     elif rows:
