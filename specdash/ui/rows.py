@@ -24,8 +24,6 @@ def _arm_row(arm: ArmSummary) -> Row:
         "Ratio": arm.ratio,
         "Low": arm.ratio_low,
         "High": arm.ratio_high,
-        "Bootstrap low": arm.bootstrap_low,
-        "Bootstrap high": arm.bootstrap_high,
         "Total-time ratio": arm.total_time_ratio,
         "Decode (tokens/s)": arm.decode_tok_s,
         "End to end (tokens/s)": arm.end_to_end_tok_s,
@@ -41,6 +39,8 @@ def _arm_row(arm: ArmSummary) -> Row:
         else fmt.out_of(arm.n_equal, arm.n_compared)
         if arm.n_compared
         else None,
+        "Bootstrap low": arm.bootstrap_low,
+        "Bootstrap high": arm.bootstrap_high,
         "Prompts": arm.n_prompts,
         "Runs": arm.n_runs,
         "Status": arm.status,

@@ -243,6 +243,29 @@ def test_arms_are_built_and_removed(seeded: Engine) -> None:
     assert app.session_state["new_arms"] == ["prompt-lookup:num_pred_tokens=5"]
 
 
+def test_a_new_benchmark_offers_the_demo_model_when_nothing_is_registered(
+    engine: Engine,
+) -> None:
+    assert open_page(nav.NEW).selectbox(key="new_target").value == "SmolLM2-135M-Instruct.Q4_1"
+
+
+def test_scanning_a_folder_that_is_not_there_is_refused_in_words(engine: Engine) -> None:
+    app = open_page(nav.MODELS)
+    app.text_input(key="m_folder").set_value("/no/such/folder")
+    next(b for b in app.button if b.label == "Scan").click().run()
+    assert "is no folder" in app.error[0].value
+
+
+def test_a_broken_file_of_a_scan_is_listed_with_its_reason(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF" + b"\xff" * 64)
+    app = open_page(nav.MODELS)
+    app.text_input(key="m_folder").set_value(str(tmp_path))
+    next(b for b in app.button if b.label == "Scan").click().run()
+    assert not app.exception
+    assert "0 models registered" in app.success[0].value
+    assert "broken.gguf" in everything(app)
+
+
 def test_pasted_prompts_become_a_workload(seeded: Engine) -> None:
     app = open_page(nav.WORKLOADS)
     app.text_input(key="w_own_name").set_value("mine").run()

@@ -9,6 +9,7 @@ from specdash.store.models import ScanResult, requantise, scan, scan_places
 from specdash.store.views import ModelView
 from specdash.ui import components, data, rows, tables
 from specdash.ui import format as fmt
+from specdash.ui.demo import models_or_demo
 from specdash.ui.drafts import drafts_for, targets
 
 _QUANTISATIONS = ("Q8_0", "Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_0", "Q3_K_M", "Q2_K")
@@ -128,7 +129,7 @@ def _page() -> None:
     with left:
         _scan_form()
     with right:
-        _requantise_form(data.models())
+        _requantise_form(models_or_demo(data.engine()))
     _pair_form(data.models())
     with slot:
         _table(data.models())

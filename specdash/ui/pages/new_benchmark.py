@@ -11,6 +11,7 @@ from specdash.store.enqueue import DuplicateError, ExperimentRequest, queue_expe
 from specdash.store.views import ModelView, WorkloadView
 from specdash.ui import arms_form, checks, components, data, nav
 from specdash.ui import format as fmt
+from specdash.ui.demo import models_or_demo
 from specdash.ui.drafts import targets
 from specdash.worker.machine import allowed_cpus
 from specdash.worker.request import DEFAULT_N_CTX
@@ -179,7 +180,7 @@ def _page() -> None:
         st.session_state.pop("new_duplicate", None)
         st.switch_page(nav.EXPERIMENT, query_params={"id": str(queued)})
     st.title("New benchmark")
-    models = data.models()
+    models = models_or_demo(data.engine())
     fields, beside = st.columns([3, 2], gap="large")
     with fields:
         target = _target(models)
