@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import plotly.graph_objects as go
 import streamlit as st
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from specdash.errors import NotFoundError, SpecdashError
 from specdash.ui import export, nav
@@ -32,7 +32,7 @@ def page_guard() -> Iterator[None]:
         show_problem(error)
 
 
-def show_problem(error: SpecdashError | OperationalError) -> None:
+def show_problem(error: SpecdashError | DatabaseError) -> None:
     """Words and a next step in place of a traceback."""
     if isinstance(error, NotFoundError):
         empty_state(error.message, error.hint or "It may have been removed, or the link is old.")
@@ -51,6 +51,11 @@ def _database_words(reason: str) -> str:
         return (
             "**The database cannot be written.** Its folder or file is read-only; make it "
             "writable, or set SPECDASH_DATA_DIR to a folder that is."
+        )
+    if "not a database" in reason or "malformed" in reason:
+        return (
+            "**The database file is damaged or is no database.** Put back a copy (the folder "
+            "“copies” beside it holds those made before upgrades), or move it away to start anew."
         )
     if "full" in reason:
         return "**The disk of the database is full.** Make room, then try again; nothing was lost."

@@ -3,7 +3,7 @@
 import threading
 
 import streamlit as st
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 
 from specdash.errors import SchemaError, SpecdashError
 from specdash.settings import Settings
@@ -28,7 +28,7 @@ def ready() -> bool:
         st.code(UPGRADE_COMMAND, language="bash")
         st.button("Check again", icon=":material/refresh:", type="primary", key="gate_retry")
         return False
-    except (SpecdashError, OperationalError) as error:
+    except (SpecdashError, DatabaseError) as error:
         st.title("The database cannot be used")
         components.show_problem(error)
         return False

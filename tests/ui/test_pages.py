@@ -296,6 +296,11 @@ def test_a_newer_schema_is_refused_in_words(engine: Engine) -> None:
     assert "newer than this version" in app.error[0].value
 
 
+def test_a_file_that_is_no_database_is_said_in_words(data_dir: Path) -> None:
+    (data_dir / "specdash.sqlite3").write_bytes(b"not a database at all" * 100)
+    assert "is no database" in open_page().error[0].value
+
+
 @pytest.mark.parametrize(
     ("reason", "words"),
     [

@@ -99,6 +99,9 @@ def _summary_table(report: ExperimentReport) -> None:
     tables.show_rows(shown, alt="One row an arm with its measured numbers", key="arms_table")
     name = f"experiment-{report.experiment.experiment_id}"
     components.export_buttons(shown, f"{name}-arms", document=report)
+    for arm in report.arms:
+        if arm.prompts and not arm.is_baseline:
+            _prompts_table(report, arm)
     measured = [a for a in report.arms if a.status == "measured"]
     with st.container(horizontal=True):
         for one, other in itertools.pairwise(measured):
@@ -107,6 +110,14 @@ def _summary_table(report: ExperimentReport) -> None:
                 _choice(report, other),
                 f"Compare {fmt.code(one.text)} with {fmt.code(other.text)}",
             )
+
+
+def _prompts_table(report: ExperimentReport, arm: ArmSummary) -> None:
+    with st.expander(f"{fmt.code(arm.text)}: each prompt against off"):
+        shown = rows.prompt_rows(arm)
+        tables.show_rows(shown, alt="Prompts of one arm", key=f"prompts_{arm.arm_id}")
+        name = f"experiment-{report.experiment.experiment_id}-arm-{arm.arm_id}-prompts"
+        components.export_buttons(shown, name)
 
 
 def _choice(report: ExperimentReport, arm: ArmSummary) -> str:
