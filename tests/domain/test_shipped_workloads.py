@@ -16,7 +16,7 @@ VERSIONS = {
     "extract": "275aa8bcb111",
     "rag": "62d5a42d7605",
     "reasoning": "75e3f9d613ba",
-    "summarise": "ebec5876a182",
+    "summarise": "ff2803daa92e",
 }
 """A changed prompt is a new version: results of the old one are not comparable any more."""
 
