@@ -54,8 +54,8 @@ def server_version(server: Path) -> str:
 
 
 def commit_in(version: str) -> str | None:
-    """The commit in a version text such as ``version: 1 (0c1e570)``; ``None`` when unknown."""
-    match = re.search(r"\(([0-9a-f]{7,40})", version)
+    """The commit in ``(build 1, commit 0c1e570)`` or ``1 (0c1e570)``; ``None`` when unknown."""
+    match = re.search(r"(?:commit |\()([0-9a-f]{7,40})\b", version)
     return match[1] if match else None
 
 
