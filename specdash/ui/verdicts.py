@@ -10,10 +10,12 @@ from specdash.ui import words
 _SAID_ELSEWHERE = frozenset({"partial"})
 
 
-def verdict_line(arm: ArmSummary, workload: str) -> None:
-    """Badge and sentence first, then flags in words."""
+def verdict_line(arm: ArmSummary, workload: str, *, settled: bool = True) -> None:
+    """Badge and sentence first, then flags in words, unless more runs are still to come."""
     mark = words.arm_badge(arm.status, arm.verdict, is_baseline=arm.is_baseline)
     st.markdown(f"{mark.markdown()}  \n{sentence(arm, workload)}")
+    if not settled:
+        return
     if arm.advice and arm.verdict is not Verdict.NOT_RESOLVED:  # else the sentence ends with it
         st.caption(f":material/lightbulb: {fmt.plain(arm.advice)}")
     for flag in arm.flags:
@@ -21,16 +23,16 @@ def verdict_line(arm: ArmSummary, workload: str) -> None:
             st.caption(f":material/flag: {words.flag(flag)}")
 
 
-def numbers(arm: ArmSummary, off: ArmSummary | None) -> None:
-    """The measured numbers behind the sentence, each with its name."""
+def numbers(arm: ArmSummary, off: ArmSummary | None, *, settled: bool = True) -> None:
+    """The measured numbers behind the sentence, each with its name; ratios only when settled."""
     if arm.decode_tok_s is None:
         return
     parts = [fmt.tok_s(arm.decode_tok_s)]
     if off is not None and off.decode_tok_s is not None:
         parts[0] += f" against {fmt.tok_s(off.decode_tok_s)} off"
-    if arm.total_time_ratio is not None:
+    if settled and arm.total_time_ratio is not None:
         parts.append(f"this batch by total time {fmt.ratio(arm.total_time_ratio)}")
-    if arm.bootstrap_low is not None:
+    if settled and arm.bootstrap_low is not None:
         parts.append(f"bootstrap {fmt.interval(arm.bootstrap_low, arm.bootstrap_high)}")
     accepted = arm.acceptance
     if accepted is not None:

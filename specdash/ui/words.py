@@ -40,7 +40,7 @@ JOB_STATES: dict[str, Badge] = {
 }
 
 ARM_STATUSES: dict[str, Badge] = {
-    "pending": Badge("not run yet", ":material/schedule:", "gray"),
+    "pending": Badge("not measured yet", ":material/schedule:", "gray"),
     "measured": Badge("measured", ":material/check_circle:", "green"),
     "inactive": Badge("speculation did not run", ":material/radio_button_unchecked:", "gray"),
     "unsupported": Badge("not supported here", ":material/block:", "gray"),

@@ -134,6 +134,15 @@ def test_a_failed_experiment_says_why_and_is_never_ranked(seeded: Engine) -> Non
     assert "Partial" in app.warning[0].value
 
 
+def test_a_running_experiment_shows_what_is_stored_but_no_ratio_yet(seeded: Engine) -> None:
+    with seeded.execution_options(write=True).begin() as connection:
+        connection.exec_driver_sql("UPDATE job SET state = 'running', phase = 'measuring'")
+    app = open_page(nav.EXPERIMENT, id="1")
+    assert "the ratio comes at the end" in everything(app)
+    assert len(app.get("plotly_chart")) == 2
+    assert len(app.get("progress")) == 1
+
+
 def test_a_failed_job_can_be_tried_again(seeded: Engine) -> None:
     app = open_page(nav.QUEUE)
     app.button(key="retry_2").click().run()

@@ -53,9 +53,11 @@ def _count(value: object) -> int:
 
 
 def _verdicts(report: ExperimentReport) -> None:
-    if live.is_active(report.experiment.job):
+    settled = not live.is_active(report.experiment.job)
+    if not settled:
         st.caption(
-            ":material/hourglass_top: What is stored so far is shown; nothing is ranked yet."
+            ":material/hourglass_top: What is stored so far is shown; the ratio comes at the end, "
+            "for looking early would bend it."
         )
     elif report.is_partial:
         st.warning(
@@ -67,22 +69,21 @@ def _verdicts(report: ExperimentReport) -> None:
     for arm in report.arms:
         if not arm.is_baseline:
             with st.container(border=True, key=f"arm_{arm.arm_id}"):
-                verdicts.verdict_line(arm, report.experiment.workload)
-                verdicts.numbers(arm, off)
+                verdicts.verdict_line(arm, report.experiment.workload, settled=settled)
+                verdicts.numbers(arm, off, settled=settled)
 
 
 def _pictures(report: ExperimentReport) -> None:
     on_arms = [a for a in report.arms if not a.is_baseline]
     if not any(a.ratio is not None for a in on_arms):
         return
+    if live.is_active(report.experiment.job):
+        with st.container(border=True):
+            components.show_figure(charts.prompt_figure(report.arms), key="fig_prompts")
+        return
     left, right = st.columns(2)
     with left:
-        with st.container(border=True):
-            components.show_figure(ratios.ratio_figure(report.arms), key="fig_ratio")
-            st.caption(_METHOD)
-        if any(len(a.categories) > 1 for a in on_arms):
-            with st.container(border=True, height="stretch"):
-                components.show_figure(ratios.category_figure(report.arms), key="fig_categories")
+        _ratios(report.arms)
     with right, st.container(border=True, height="stretch"):
         components.show_figure(charts.prompt_figure(report.arms), key="fig_prompts")
     left, right = st.columns(2)
@@ -91,6 +92,15 @@ def _pictures(report: ExperimentReport) -> None:
     if any(a.acceptance and a.acceptance.per_position for a in on_arms):
         with right, st.container(border=True, height="stretch"):
             components.show_figure(charts.position_figure(report.arms), key="fig_positions")
+
+
+def _ratios(arms: Sequence[ArmSummary]) -> None:
+    with st.container(border=True):
+        components.show_figure(ratios.ratio_figure(arms), key="fig_ratio")
+        st.caption(_METHOD)
+    if any(len(a.categories) > 1 for a in arms):
+        with st.container(border=True, height="stretch"):
+            components.show_figure(ratios.category_figure(arms), key="fig_categories")
 
 
 def _summary_table(report: ExperimentReport) -> None:
