@@ -1,5 +1,7 @@
 """The database as pages see it: one engine a process, reads cached by the store's revision."""
 
+import functools
+import os
 from collections.abc import Sequence
 
 import streamlit as st
@@ -23,6 +25,12 @@ from specdash.store.views import (
 
 
 def settings() -> Settings:
+    """Read once an environment: a polling page asks several times a tick."""
+    return _settings(tuple(sorted(e for e in os.environ.items() if e[0].startswith("SPECDASH_"))))
+
+
+@functools.lru_cache(maxsize=4)
+def _settings(_environment: tuple[tuple[str, str], ...]) -> Settings:
     return load_settings()
 
 
