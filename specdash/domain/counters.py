@@ -30,6 +30,11 @@ class Step:
     drafter: int | None = None
     proposed: tuple[int, ...] = ()
 
+    @property
+    def refused(self) -> int | None:
+        """The id that the target did not take, where that was recorded."""
+        return next(iter(self.proposed[self.n_accepted :]), None)
+
 
 @dataclass(frozen=True, slots=True)
 class RunCounters:
@@ -140,6 +145,13 @@ def count_violations(c: RunCounters) -> tuple[str, ...]:
         if tokens is not None:
             total = sum(j * count for j, count in enumerate(histogram))
             rules.append((f"sum(j * {name}_histogram[j]) = n_{name}", total == tokens))
+    if c.full_histogram is not None and c.n_verify_steps is not None:
+        rules.append(
+            (
+                "sum(full_histogram) <= n_verify_steps",
+                all(f >= 0 for f in c.full_histogram) and sum(c.full_histogram) <= c.n_verify_steps,
+            )
+        )
     if c.full_histogram is not None and c.accepted_histogram is not None:
         rules.append(
             (

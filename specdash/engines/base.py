@@ -76,6 +76,8 @@ class RunRecord:
     """``eos``, ``limit`` or ``context``."""
     token_texts: tuple[str, ...] = ()
     """Text of each token; joined it is ``text`` but for UTF-8 sequences split over tokens."""
+    refused_texts: Mapping[int, str] = field(default_factory=dict)
+    """Text of each token id that was refused, for the hover of the token it gave way to."""
     steps: tuple[Step, ...] | None = None
     drafter_counters: Mapping[str, RunCounters] = field(default_factory=dict)
     """Chained arms: counters per method."""

@@ -137,6 +137,7 @@ class LlamaCppEngine:
             ignore_eos=self._settings.ignore_eos,
         )
         texts = model.texts(done.token_ids)
+        refused = {s.refused for s in done.steps if s.refused is not None}
         n_generated = len(done.token_ids)
         counters = counters_from_steps(
             done.steps,
@@ -156,6 +157,7 @@ class LlamaCppEngine:
             token_ids=tuple(done.token_ids),
             text="".join(texts),
             token_texts=texts,
+            refused_texts={i: model.texts([i])[0] for i in refused},
             stop_reason=_stop_reason(done, prompt),
             steps=tuple(done.steps),
             drafter_counters=counters_by_method(chain.names, done.steps, n_generated)

@@ -183,6 +183,7 @@ class ScriptedEngine:
             token_ids=ids,
             text="".join(texts),
             token_texts=texts,
+            refused_texts={i: _token_text(i) for s in steps if (i := s.refused) is not None},
             stop_reason=stop_reason,
             steps=tuple(steps),
             proof=None if arm.is_off else method.inactive is None,

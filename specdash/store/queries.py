@@ -191,6 +191,7 @@ def run_detail(session: Session, run_id: int) -> RunDetail:
         text=run.text,
         token_ids=trace.token_ids,
         token_texts=trace.token_texts,
+        refused_texts=trace.refused_texts,
         steps=trace.steps,
         off_run_id=off.id if off else None,
         off_token_ids=off_trace.token_ids if off_trace else None,

@@ -287,7 +287,7 @@ class Run(SQLModel, table=True):
     text: str = Field(sa_type=sa.Text)
     output_hash: str = Field(max_length=64)
     trace: bytes | None = Field(default=None, sa_type=sa.LargeBinary)
-    """zlib-compressed JSON: {"token_ids", "token_texts", "steps"}."""
+    """zlib-compressed JSON: {"token_ids", "token_texts", "refused_texts", "steps"}."""
     equal_off: bool | None = None
     first_difference: int | None = None
     """Index of the first token that differs from the off run of the same prompt and round."""

@@ -2,8 +2,8 @@
 
 import json
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from specdash.domain.counters import Step
 
@@ -15,15 +15,20 @@ class Trace:
     token_ids: tuple[int, ...] = ()
     token_texts: tuple[str, ...] = ()
     steps: tuple[Step, ...] | None = None
+    refused_texts: Mapping[int, str] = field(default_factory=dict)
 
 
 def pack_trace(
-    token_ids: Sequence[int], token_texts: Sequence[str], steps: Sequence[Step] | None
+    token_ids: Sequence[int],
+    token_texts: Sequence[str],
+    steps: Sequence[Step] | None,
+    refused_texts: Mapping[int, str] | None = None,
 ) -> bytes:
     """zlib-compressed JSON; a step is [k, a, seconds, drafter, proposed ids]."""
     body = {
         "token_ids": list(token_ids),
         "token_texts": list(token_texts),
+        "refused_texts": dict(refused_texts or {}),
         "steps": None
         if steps is None
         else [
@@ -46,4 +51,5 @@ def unpack_trace(blob: bytes | None) -> Trace:
         steps=None
         if steps is None
         else tuple(Step(k, a, s, m, tuple(p)) for k, a, s, m, p in steps),
+        refused_texts={int(i): text for i, text in body["refused_texts"].items()},
     )

@@ -138,6 +138,7 @@ class RunDetail:
     text: str
     token_ids: tuple[int, ...]
     token_texts: tuple[str, ...]
+    refused_texts: Mapping[int, str]
     steps: tuple[Step, ...] | None
     off_run_id: int | None
     off_token_ids: tuple[int, ...] | None

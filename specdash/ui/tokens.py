@@ -40,8 +40,7 @@ def trace_tokens(texts: Sequence[str], steps: Sequence[Step] | None) -> tuple[To
     for number, step in enumerate(steps or (), start=1):
         marks += [(Origin.ACCEPTED, number, None)] * step.n_accepted
         if step.n_accepted < step.n_drafted:
-            refused = step.proposed[step.n_accepted : step.n_accepted + 1]
-            marks.append((Origin.REPLACED, number, refused[0] if refused else None))
+            marks.append((Origin.REPLACED, number, step.refused))
         else:
             marks.append((Origin.PLAIN, number, None))
     # A stop inside a burst cuts the text, so there may be more marks than tokens.
@@ -52,13 +51,8 @@ def trace_tokens(texts: Sequence[str], steps: Sequence[Step] | None) -> tuple[To
     )
 
 
-def known_texts(*pairs: tuple[Sequence[int], Sequence[str]]) -> dict[int, str]:
-    """Token id -> text, from every token that was really emitted."""
-    return {i: t for ids, texts in pairs for i, t in zip(ids, texts, strict=False)}
-
-
 def proposed_name(token_id: int | None, names: Mapping[int, str]) -> str:
-    """What was proposed, as text where a run emitted the same token somewhere."""
+    """What was proposed, as text where that is known."""
     if token_id is None:
         return "not recorded"
     text = names.get(token_id)

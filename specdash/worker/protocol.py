@@ -165,6 +165,8 @@ class RunEvent(_Model):
     token_ids: list[int]
     token_texts: list[str]
     """Text of each token, for colouring; joined it is ``text`` but for split UTF-8 sequences."""
+    refused_texts: dict[int, str] = {}
+    """Text of each refused token id."""
     text: str
     stop_reason: str
     steps: list[SpecStep] | None = None

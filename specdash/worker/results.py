@@ -203,7 +203,7 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
         stop_reason=event.stop_reason,
         text=event.text,
         output_hash=content_hash(event.token_ids),
-        trace=pack_trace(event.token_ids, event.token_texts, steps),
+        trace=pack_trace(event.token_ids, event.token_texts, steps, event.refused_texts),
         flags=sorted(set(flags)),
         peak_rss_bytes=event.peak_rss_bytes,
     )

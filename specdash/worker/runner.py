@@ -263,6 +263,7 @@ def _run_event(
         },
         token_ids=list(record.token_ids),
         token_texts=list(record.token_texts),
+        refused_texts=dict(record.refused_texts),
         text=record.text,
         stop_reason=record.stop_reason,
         steps=None

@@ -51,10 +51,7 @@ def _facts(detail: RunDetail) -> None:
 
 def _text(detail: RunDetail) -> None:
     marked = tokens.trace_tokens(detail.token_texts, detail.steps)
-    names = tokens.known_texts(
-        (detail.token_ids, detail.token_texts),
-        (detail.off_token_ids or (), detail.off_token_texts or ()),
-    )
+    names = detail.refused_texts
     st.subheader("How the text came to be")
     drafted = any(s.n_drafted for s in detail.steps or ())
     if detail.steps is None:
