@@ -21,6 +21,8 @@ class RunFacts:
     is_warmup: bool
     counters: RunCounters
     equal_off: bool | None = None
+    split_class: str | None = None
+    """Value of :class:`~specdash.domain.divergence.DifferenceClass` where the texts differ."""
     flags: frozenset[str] = frozenset()
 
 
@@ -112,6 +114,15 @@ class ArmSummary:
     outlier_run_ids: tuple[int, ...] = ()
     """Runs unusually far from the others of their arm; flagged and kept."""
     tied_with_best: bool | None = None
-    """Not separable from the fastest arm (Holm over all pairs); ``None`` without a ratio."""
+    """Not separable from the fastest arm (Holm over all pairs).
+
+    ``None`` without a ratio, and for an arm with a suspect run, which takes no part.
+    """
     drift: float | None = None
     """Relative change of speed over the whole experiment; clear and over 2 % it is flagged."""
+    n_numeric: int = 0
+    """Compared runs whose text differs from ``off`` by rounding alone."""
+    n_suspect: int = 0
+    """Compared runs whose difference is no rounding; one of them and the arm is not recommended."""
+    n_unknown: int = 0
+    """Compared runs that differ and were not, or could not be, explained."""

@@ -7,6 +7,7 @@ from specdash.domain.against import Against, ExperimentFacts, against_off
 from specdash.domain.arms import OFF
 from specdash.domain.blocks import BlockRun, arrange
 from specdash.domain.counters import violations
+from specdash.domain.divergence import DifferenceClass
 from specdash.domain.metrics import (
     Acceptance,
     acceptance,
@@ -38,6 +39,8 @@ SHORT_TOKENS = 64
 """A run with fewer tokens carries the flag ``short``."""
 DEGENERATE = "degenerate"
 _MEASURED = "measured"
+_NUMERIC = DifferenceClass.NUMERIC.value
+_SUSPECT = DifferenceClass.SUSPECT.value
 _WITHOUT_RATIO = frozenset({"inactive", "unsupported", "failed"})
 
 
@@ -73,7 +76,12 @@ def summarise(
         degenerate=frozenset((r.arm_id, r.prompt_id) for r in measured if DEGENERATE in r.flags),
         weights=weights or None,
     )
-    ranked = [a.arm_id for a in arms if a.status == _MEASURED and (a.is_baseline or not _is_off(a))]
+    suspect = {r.arm_id for r in measured if r.split_class == _SUSPECT}
+    ranked = [
+        a.arm_id
+        for a in arms
+        if a.status == _MEASURED and (a.is_baseline or not _is_off(a)) and a.arm_id not in suspect
+    ]
     ties = _ties(experiment, ranked)
     by_arm: dict[int, list[RunFacts]] = {a.arm_id: [] for a in arms}
     for run in ordered:
@@ -111,6 +119,7 @@ def _summarise_arm(
     if not _is_off(arm):
         accepted = acceptance(counters, [r.prompt_id for r in measured])
     compared = [r.equal_off for r in measured if r.equal_off is not None]
+    classes = [r.split_class for r in measured if r.equal_off is False]
     n_prompts = len({r.prompt_id for r in measured}) if arm.is_baseline else against.n_prompts
     prefill = [
         c.prefill_s for c in counters if c.prefill_s is not None and 0 <= c.prefill_s < math.inf
@@ -153,6 +162,9 @@ def _summarise_arm(
         outlier_run_ids=tuple(r.run_id for r in measured if r.run_id in experiment.blocks.outliers),
         tied_with_best=ties.get(arm.arm_id) if ratio is not None else None,
         drift=experiment.blocks.drift.total if experiment.blocks.drift else None,
+        n_numeric=classes.count(_NUMERIC),
+        n_suspect=classes.count(_SUSPECT),
+        n_unknown=sum(c not in (_NUMERIC, _SUSPECT) for c in classes),
     )
 
 
@@ -173,6 +185,7 @@ def _flags(
         "no_speed": any(decode_tok_s(r.counters) is None for r in runs),
         "short": any(r.counters.n_generated < SHORT_TOKENS for r in runs),
         "diverged": any(r.equal_off is False for r in runs),
+        _SUSPECT: any(r.split_class == _SUSPECT for r in runs),
         DEGENERATE: any(p.is_degenerate for p in against.prompts),
         "sign_flip": category_signs_differ(against.categories),
         "drift": bool(runs) and drift is not None and drift.is_worrying,

@@ -144,6 +144,7 @@ def run_facts(run: Run, prompt_key: str, category: str) -> RunFacts:
         is_warmup=run.is_warmup,
         counters=run_counters(run),
         equal_off=run.equal_off,
+        split_class=run.split_class,
         flags=frozenset(run.flags),
     )
 
@@ -185,6 +186,12 @@ def run_view(run: Run, *, arm: str, prompt_key: str, category: str) -> RunView:
         agreement=run.agreement,
         flags=tuple(run.flags),
         peak_rss_bytes=run.peak_rss_bytes,
+        is_prefix=run.is_prefix,
+        split_class=run.split_class,
+        split_margin=run.split_margin,
+        split_rank=run.split_rank,
+        split_flips=run.split_flips,
+        split_logit_change=run.split_logit_change,
     )
 
 

@@ -293,5 +293,17 @@ class Run(SQLModel, table=True):
     """Index of the first token that differs from the off run of the same prompt and round."""
     agreement: float | None = None
     """Share of positions with the same token, over the longer text."""
+    is_prefix: bool | None = None
+    """Differs only by stopping earlier or later."""
+    split_class: str | None = Field(default=None, max_length=16)
+    """``numeric``, ``suspect`` or ``unknown``; NULL for ``off``, equal and not yet explained."""
+    split_margin: float | None = None
+    """Gap of the two best logits of the off run at the first difference."""
+    split_rank: int | None = None
+    """Place of the other token among the off run's logits there; 1 is the best."""
+    split_flips: bool | None = None
+    """Whether the control, the off text in chunks without a draft, chooses another token there."""
+    split_logit_change: float | None = None
+    """Largest change of a logit between token by token and chunks, up to the first difference."""
     flags: list[str] = Field(default_factory=list, sa_type=sa.JSON)
     peak_rss_bytes: int | None = Field(default=None, sa_type=sa.BigInteger)

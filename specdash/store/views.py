@@ -124,6 +124,18 @@ class RunView:
     agreement: float | None
     flags: tuple[str, ...]
     peak_rss_bytes: int | None
+    is_prefix: bool | None = None
+    """Differs from ``off`` only by stopping earlier or later; ``None`` for ``off`` itself."""
+    split_class: str | None = None
+    """``numeric``, ``suspect``, ``unknown``; ``None`` for ``off``, equal and not yet explained."""
+    split_margin: float | None = None
+    """Gap of the two best logits of the ``off`` run at the first difference."""
+    split_rank: int | None = None
+    """Place of this run's token among the ``off`` run's logits there; 1 is the best."""
+    split_flips: bool | None = None
+    """Whether the ``off`` text in chunks without a draft chooses another token there too."""
+    split_logit_change: float | None = None
+    """Largest change of a logit between token by token and chunks, up to the first difference."""
 
 
 @dataclass(frozen=True, slots=True)

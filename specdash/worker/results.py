@@ -238,6 +238,7 @@ def _compare(on: Run, off: Run) -> None:
     on.equal_off = found.equal
     on.first_difference = found.first_difference
     on.agreement = found.agreement
+    on.is_prefix = found.is_prefix
 
 
 def _own_arm(session: Session, job: ClaimedJob, arm_id: int) -> ExperimentArm:

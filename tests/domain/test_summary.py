@@ -1,5 +1,6 @@
 """From runs to verdicts: pairing, flags, and everything that must not change a ratio."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -462,3 +463,31 @@ def test_no_input_gives_nan_or_infinity(
     arms = [OFF, replace(ON, status=status), REPLICA]
     for summary in summarise(arms, runs, weights):
         assert all(math.isfinite(n) for n in _numbers(asdict(summary)))
+
+
+def _with_classes(classes: Sequence[str | None]) -> ArmSummary:
+    """On-runs that all differ, with these classes in turn."""
+    runs = make_runs(on_speed(1.25))
+    on = [r for r in runs if r.arm_id == 2 and not r.is_warmup]
+    classed = {r.run_id: c for r, c in zip(on, itertools.cycle(classes), strict=False)}
+    return on_summary(
+        [
+            replace(r, equal_off=False, split_class=classed[r.run_id]) if r.run_id in classed else r
+            for r in runs
+        ]
+    )
+
+
+def test_differences_are_counted_by_class() -> None:
+    on = _with_classes(["numeric", "numeric", "unknown", None])
+    assert (on.n_equal, on.n_numeric, on.n_suspect, on.n_unknown) == (0, 6, 0, 6)
+    assert on.flags == ("diverged",)
+    assert on.tied_with_best is True
+
+
+def test_one_suspect_run_flags_the_arm_and_keeps_it_from_leading() -> None:
+    on = _with_classes(["suspect", *["numeric"] * 11])
+    assert (on.n_numeric, on.n_suspect) == (11, 1)
+    assert on.flags == ("diverged", "suspect")
+    assert on.verdict is Verdict.FASTER
+    assert on.tied_with_best is None
