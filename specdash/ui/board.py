@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from specdash.domain.verdict import Verdict
+from specdash.domain.arms import parse_arm
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict
 from specdash.store.views import HistoryRow
 
 _NEVER_RECOMMENDED = frozenset({"suspect", "degenerate"})
@@ -21,12 +22,28 @@ class BoardRow:
     """The fastest arm, or the least slow one when none is faster than ``off``."""
     tied: tuple[str, ...]
     """Other arms that are faster too and cannot be told apart from the best one."""
+    open_arms: tuple[HistoryRow, ...]
+    """Other arms that are not resolved against ``off`` and may still prove faster."""
     n_arms: int
     measured_at: datetime
 
     @property
     def pays(self) -> bool:
         return self.best.summary.verdict is Verdict.FASTER
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the advice can no longer be turned by an arm that is still open."""
+        return self.pays or not (
+            self.open_arms or self.best.summary.verdict is Verdict.NOT_RESOLVED
+        )
+
+    @property
+    def simpler(self) -> str | None:
+        """A tied arm that needs no draft model, where the best one does."""
+        if not parse_arm(self.best.arm).draft_models:
+            return None
+        return next((arm for arm in self.tied if not parse_arm(arm).draft_models), None)
 
 
 def verdict_board(rows: Sequence[HistoryRow]) -> tuple[BoardRow, ...]:
@@ -66,6 +83,7 @@ def _board_row(
         machine=machine,
         best=best,
         tied=tied,
+        open_arms=tuple(r for r in arms.values() if r is not best and _is_open(r)),
         n_arms=len(arms),
         measured_at=max(r.created_at for r in arms.values()),
     )
@@ -75,6 +93,13 @@ def _rank(row: HistoryRow) -> tuple[bool, bool, float]:
     s = row.summary
     usable = not _NEVER_RECOMMENDED.intersection(s.flags)
     return (usable, s.verdict is Verdict.FASTER, s.ratio or 0.0)
+
+
+def _is_open(row: HistoryRow) -> bool:
+    s = row.summary
+    if s.verdict is not Verdict.NOT_RESOLVED or _NEVER_RECOMMENDED.intersection(s.flags):
+        return False
+    return s.ratio_high is None or s.ratio_high > 1 + PRACTICAL_DIFFERENCE
 
 
 def _ties(row: HistoryRow, best: HistoryRow) -> bool:

@@ -1,5 +1,6 @@
 """The checks beside the form of a new benchmark."""
 
+import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -12,8 +13,11 @@ from specdash.store.enqueue import ExperimentRequest
 from specdash.store.views import HistoryFilter, HistoryRow
 from specdash.ui import data
 from specdash.ui import format as fmt
+from specdash.worker.machine import machine_facts
 from specdash.worker.preflight import Check, preflight
 
+ASSUMED_SPREAD = 0.10
+"""Standard deviation of ln(on/off) between prompts where none was measured yet."""
 _MARKS = {
     "ok": ":green[:material/check_circle:]",
     "warn": ":orange[:material/warning:]",
@@ -42,29 +46,46 @@ def show(request: ExperimentRequest, target: str) -> bool:
         # An estimate is neither passed nor failed.
         level = "info" if (check.field, check.level) == ("time", "ok") else check.level
         _line(level, _FIELDS.get(check.field, check.field), check.text)
-    rows = data.history(HistoryFilter(targets=(target,), states=("succeeded",)))
+    former = HistoryFilter(targets=(target,), machines=(_machine_name(),), states=("succeeded",))
+    rows = data.history(former)
     _line("info", "Smallest effect", effect_words(rows, request.n_prompts or 0))
     return _forbidden(found)
 
 
 def effect_words(rows: Sequence[HistoryRow], n_prompts: int) -> str:
-    """What so many prompts can tell apart, from the spread of this target's former results."""
+    """What so many prompts can tell apart, from the spread between prompts in former results.
+
+    Without any, from :data:`ASSUMED_SPREAD`; the sentence says which.
+    """
     spreads = [
         statistics.stdev([math.log(p.ratio) for p in row.summary.prompts])
         for row in rows
         if len(row.summary.prompts) > 1
     ]
-    if not spreads:
-        return "unknown until this target was measured once."
-    effect = minimum_detectable_effect(statistics.median(spreads), n_prompts)
+    sd = statistics.median(spreads) if spreads else ASSUMED_SPREAD
+    source = (
+        f"From a spread of {fmt.percent(sd, 1)} between prompts, the median of "
+        f"{fmt.plural(len(spreads), 'result')} of this target on this machine."
+        if spreads
+        else f"Assumed: a spread of {fmt.percent(sd)} between prompts, for this machine has no "
+        "result of this target yet."
+    )
+    effect = minimum_detectable_effect(sd, n_prompts)
     if effect is None:
         return "none can be told from one prompt."
     seen = math.expm1(effect)
     needed = math.expm1(effect + math.log1p(PRACTICAL_DIFFERENCE))
     return (
         f"a true change of {fmt.percent(seen, 1)} would be seen 4 times in 5; for the word "
-        f"“faster” about {fmt.percent(needed, 1)} is needed."
+        f"“faster” about {fmt.percent(needed, 1)} is needed. {source}"
     )
+
+
+@functools.cache
+def _machine_name() -> str:
+    """As the worker of this machine stores it."""
+    facts = machine_facts()
+    return str(facts.get("hostname") or facts.get("cpu_model") or facts["fingerprint"])[:200]
 
 
 def _forbidden(found: Sequence[Check]) -> bool:

@@ -80,3 +80,38 @@ def test_the_paired_test_decides_ties_inside_one_experiment() -> None:
     )
     (row,) = verdict_board([one, two])
     assert row.tied == ()
+
+
+def test_an_arm_that_may_still_prove_faster_keeps_the_advice_open() -> None:
+    slower = history_row(summary=on_summary(ratio=0.96, ratio_high=0.97, verdict=Verdict.SLOWER))
+    unsettled = history_row(
+        arm="prompt-lookup",
+        arm_identity="id-2",
+        summary=on_summary(
+            ratio=0.95, ratio_low=0.8, ratio_high=1.12, verdict=Verdict.NOT_RESOLVED
+        ),
+    )
+    (row,) = verdict_board([slower, unsettled])
+    assert row.open_arms == (unsettled,)
+    assert not row.is_settled
+    (alone,) = verdict_board([slower])
+    assert alone.is_settled
+
+
+def test_a_best_arm_that_is_not_resolved_is_never_advice_to_leave_drafting_off() -> None:
+    unsettled = history_row(summary=on_summary(verdict=Verdict.NOT_RESOLVED, ratio_low=0.99))
+    (row,) = verdict_board([unsettled])
+    assert not row.is_settled
+    assert row.open_arms == ()
+
+
+def test_a_tied_arm_without_a_draft_model_is_named_as_the_simpler_one() -> None:
+    drafted = history_row(
+        arm="draft-simple:model=small",
+        arm_identity="id-2",
+        summary=on_summary(ratio=1.3, ratio_low=1.2, ratio_high=1.4),
+    )
+    plain = history_row()
+    (row,) = verdict_board([drafted, plain])
+    assert row.best is drafted
+    assert row.simpler == plain.arm

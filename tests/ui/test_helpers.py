@@ -101,11 +101,14 @@ def test_drafts_that_fit_come_first_and_the_others_say_why(
 
 
 def test_the_smallest_effect_comes_from_former_spread() -> None:
-    assert checks.effect_words([], 10) == "unknown until this target was measured once."
+    assumed = checks.effect_words([], 10)
+    assert assumed.startswith("a true change of 10.5")
+    assert "Assumed: a spread of 10\u00a0%" in assumed
     assert checks.effect_words([history_row()], 1) == "none can be told from one prompt."
     said = checks.effect_words([history_row()], 10)
     assert said.startswith("a true change of 21.2")
     assert "4 times in 5" in said
+    assert "the median of 1 result of this target on this machine" in said
 
 
 def test_a_model_whose_file_is_gone_is_no_target() -> None:

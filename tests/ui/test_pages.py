@@ -11,6 +11,8 @@ from sqlalchemy.engine import Engine
 from streamlit.testing.v1 import AppTest
 
 from specdash.settings import PROJECT_ROOT
+from specdash.store.queries import experiment_report
+from specdash.store.session import read_session
 from specdash.ui import gate, nav
 from specdash.worker.queue import Outcome
 
@@ -228,6 +230,21 @@ def test_a_check_that_fails_stands_beside_the_form_and_forbids_queueing(seeded: 
     app = open_page(nav.NEW)
     assert ":red[:material/error:] **Target**" in everything(app)
     assert app.button(key="new_queue").disabled
+
+
+@pytest.mark.usefixtures("no_checks")
+def test_a_second_off_and_the_drafts_own_settings_are_queued(seeded: Engine) -> None:
+    app = open_page(nav.NEW)
+    app.toggle(key="new_aa").set_value(True).run()
+    app.number_input(key="new_draft_threads").set_value(2).run()
+    app.selectbox(key="new_draft_kv").select("q8_0").run()
+    app.button(key="new_queue").click().run()
+    assert not app.exception
+    with read_session(seeded) as session:
+        experiment = experiment_report(session, 3).experiment
+    assert experiment.arm_texts == ("off", "ngram-simple:size_n=4,size_m=16", "off#2")
+    assert experiment.generation["draft_threads"] == 2
+    assert experiment.generation["draft_kv_type"] == "q8_0"
 
 
 @pytest.mark.usefixtures("no_checks")

@@ -12,11 +12,11 @@ from specdash.ui.board import BoardRow, verdict_board
 from specdash.ui.demo import demo_missing, queue_demo
 
 _CARDS = 12
-_INSTEAD = {
+_SETTLED = {
     Verdict.SLOWER: "**Leave drafting off.** The least slow arm tried:",
     Verdict.NO_DIFFERENCE: "**Leave drafting off:** it changes nothing that matters.",
-    Verdict.NOT_RESOLVED: "**Not settled.** The best arm tried so far:",
 }
+_OPEN = "**Not settled yet:** whether drafting pays here is open. The best arm tried so far:"
 
 
 def _live_part() -> None:
@@ -43,18 +43,35 @@ def _card(row: BoardRow) -> None:
     with st.container(border=True, height="stretch"):
         place = fmt.plain(f"{row.target} on {row.machine or 'unknown machine'}")
         st.markdown(f"**{fmt.plain(row.workload)}** :gray[· {place}]")
-        if best.summary.verdict in _INSTEAD:
-            st.markdown(_INSTEAD[best.summary.verdict])
+        if not row.is_settled:
+            st.markdown(_OPEN)
+        elif best.summary.verdict in _SETTLED:
+            st.markdown(_SETTLED[best.summary.verdict])
         verdicts.verdict_line(best.summary, row.workload)
-        if row.tied:
-            names = fmt.listing([fmt.code(arm) for arm in row.tied])
-            st.caption(f":material/link: Cannot be told apart from {names}.")
+        _others(row)
         with st.container(horizontal=True, vertical_alignment="center"):
             nav.experiment_link(best.experiment_id)
             st.caption(
                 f"{fmt.plural(row.n_arms, 'arm')} tried, newest {fmt.ago(row.measured_at)}",
                 width="content",
             )
+
+
+def _others(row: BoardRow) -> None:
+    """Arms that tie with the best one, and arms about which too little is known."""
+    if row.tied:
+        names = fmt.listing([fmt.code(arm) for arm in row.tied])
+        text = f":material/link: Cannot be told apart from {names}: take whichever is handier."
+        if row.simpler:
+            text += f" {fmt.code(row.simpler)} needs no draft model."
+        st.caption(text)
+    for other in row.open_arms:
+        s = other.summary
+        advice = f" {fmt.plain(s.advice)}" if s.advice else ""
+        st.caption(
+            f":material/help: {fmt.code(other.arm)} is not resolved against off, "
+            f"{fmt.interval(s.ratio_low, s.ratio_high)}.{advice}"
+        )
 
 
 def _board(rows: Sequence[BoardRow]) -> None:

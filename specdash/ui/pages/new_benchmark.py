@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from specdash.domain.arms import Arm, parse_arm
 from specdash.engines.base import GenerationSettings
 from specdash.store.enqueue import DuplicateError, ExperimentRequest, queue_experiment
 from specdash.store.views import ModelView, WorkloadView
@@ -17,6 +18,7 @@ from specdash.worker.machine import allowed_cpus
 from specdash.worker.request import DEFAULT_N_CTX
 
 _KV_TYPES = ("f16", "q8_0", "q4_0")
+_SECOND_OFF = "off#2"
 _FLASH = ("auto", "on", "off")
 
 
@@ -86,9 +88,20 @@ def _protocol(workload: WorkloadView) -> tuple[int, int, int]:
     return n_prompts, n_rounds, max_tokens
 
 
+def _replica() -> tuple[Arm, ...]:
+    """A second ``off``, when it is wanted: what it differs by is this machine's own noise."""
+    wanted = st.toggle(
+        "Also measure off a second time (A/A)",
+        key="new_aa",
+        help="Two equal arms must come out equal. Where they do not, this machine is too unsteady "
+        "for the other verdicts of the experiment.",
+    )
+    return (parse_arm(_SECOND_OFF),) if wanted else ()
+
+
 def _generation(target: ModelView) -> GenerationSettings:
     cpus = data.settings().threads or allowed_cpus()
-    with st.expander("Settings of the target, equal in every arm", icon=":material/tune:"):
+    with st.expander("Settings of target and draft, equal in every arm", icon=":material/tune:"):
         left, right = st.columns(2)
         with left:
             n_ctx = st.number_input(
@@ -107,6 +120,7 @@ def _generation(target: ModelView) -> GenerationSettings:
                 help=f"This process may use {fmt.plural(cpus, 'CPU')}. Batch threads are the same.",
             )
             kv_type = st.selectbox("KV cache type", _KV_TYPES, key="new_kv")
+            flash = st.selectbox("Flash attention", _FLASH, key="new_flash")
         with right:
             gpu_layers = st.number_input(
                 "GPU layers, target",
@@ -119,7 +133,21 @@ def _generation(target: ModelView) -> GenerationSettings:
             draft_gpu_layers = st.number_input(
                 "GPU layers, draft", min_value=-1, max_value=10_000, value=0, key="new_ngld"
             )
-            flash = st.selectbox("Flash attention", _FLASH, key="new_flash")
+            draft_threads = st.number_input(
+                "Threads, draft",
+                min_value=1,
+                max_value=1024,
+                value=None,
+                placeholder="As the target",
+                key="new_draft_threads",
+            )
+            draft_kv_type = st.selectbox(
+                "KV cache type, draft",
+                _KV_TYPES,
+                index=None,
+                placeholder="As the target",
+                key="new_draft_kv",
+            )
         ignore_eos = st.toggle(
             "Fixed length (ignore the end token)",
             key="new_ignore_eos",
@@ -133,6 +161,8 @@ def _generation(target: ModelView) -> GenerationSettings:
         kv_type=kv_type,
         flash_attn=flash,
         ignore_eos=ignore_eos,
+        draft_kv_type=draft_kv_type,
+        draft_threads=draft_threads,
     )
 
 
@@ -193,12 +223,13 @@ def _page() -> None:
         arms_form.show_arms(target, models)
         st.subheader("Protocol")
         n_prompts, n_rounds, max_tokens = _protocol(workload)
+        replica = _replica()
         generation = _generation(target)
         note, tags = _note()
     request = ExperimentRequest(
         workload_id=workload.workload_id,
         target_model_id=target.model_id,
-        arms=tuple(arms_form.arms()),
+        arms=(*arms_form.arms(), *replica),
         rounds=n_rounds,
         n_prompts=n_prompts,
         max_tokens=max_tokens,
