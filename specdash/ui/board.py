@@ -71,7 +71,7 @@ def _board_row(
         alike = (row.workload_version, row.base_key) == (newest.workload_version, newest.base_key)
         if alike and (row.base_key is not None or row.experiment_id == newest.experiment_id):
             arms.setdefault(row.arm_identity, row)
-    best = max(arms.values(), key=_rank)
+    best = max(arms.values(), key=rank)
     tied = tuple(
         r.arm
         for r in arms.values()
@@ -89,7 +89,8 @@ def _board_row(
     )
 
 
-def _rank(row: HistoryRow) -> tuple[bool, bool, float]:
+def rank(row: HistoryRow) -> tuple[bool, bool, float]:
+    """Sorts results, the best last: usable before suspect, then faster ones, then by ratio."""
     s = row.summary
     usable = not _NEVER_RECOMMENDED.intersection(s.flags)
     return (usable, s.verdict is Verdict.FASTER, s.ratio or 0.0)

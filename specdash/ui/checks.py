@@ -1,6 +1,5 @@
 """The checks beside the form of a new benchmark."""
 
-import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from specdash.store.enqueue import ExperimentRequest
 from specdash.store.views import HistoryFilter, HistoryRow
 from specdash.ui import data
 from specdash.ui import format as fmt
-from specdash.worker.machine import machine_facts
 from specdash.worker.preflight import Check, preflight
 
 ASSUMED_SPREAD = 0.10
@@ -46,7 +44,9 @@ def show(request: ExperimentRequest, target: str) -> bool:
         # An estimate is neither passed nor failed.
         level = "info" if (check.field, check.level) == ("time", "ok") else check.level
         _line(level, _FIELDS.get(check.field, check.field), check.text)
-    former = HistoryFilter(targets=(target,), machines=(_machine_name(),), states=("succeeded",))
+    former = HistoryFilter(
+        targets=(target,), machines=(data.machine_name(),), states=("succeeded",)
+    )
     rows = data.history(former)
     _line("info", "Smallest effect", effect_words(rows, request.n_prompts or 0))
     return _forbidden(found)
@@ -79,13 +79,6 @@ def effect_words(rows: Sequence[HistoryRow], n_prompts: int) -> str:
         f"a true change of {fmt.percent(seen, 1)} would be seen 4 times in 5; for the word "
         f"“faster” about {fmt.percent(needed, 1)} is needed. {source}"
     )
-
-
-@functools.cache
-def _machine_name() -> str:
-    """As the worker of this machine stores it."""
-    facts = machine_facts()
-    return str(facts.get("hostname") or facts.get("cpu_model") or facts["fingerprint"])[:200]
 
 
 def _forbidden(found: Sequence[Check]) -> bool:

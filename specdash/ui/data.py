@@ -8,8 +8,10 @@ import streamlit as st
 from sqlalchemy.engine import Engine
 
 from specdash.domain.workload import Workload
+from specdash.gguf.scan import ScanProblem
 from specdash.settings import Settings, load_settings
-from specdash.store import queries
+from specdash.store import measured, queries, unusable
+from specdash.store.measured import MeasuredLoad
 from specdash.store.session import make_engine, read_session
 from specdash.store.views import (
     ExperimentReport,
@@ -22,6 +24,7 @@ from specdash.store.views import (
     WorkerView,
     WorkloadView,
 )
+from specdash.worker.machine import machine_facts
 
 
 def settings() -> Settings:
@@ -32,6 +35,13 @@ def settings() -> Settings:
 @functools.lru_cache(maxsize=4)
 def _settings(_environment: tuple[tuple[str, str], ...]) -> Settings:
     return load_settings()
+
+
+@functools.cache
+def machine_name() -> str:
+    """What the worker of this machine calls it in the store."""
+    facts = machine_facts()
+    return str(facts.get("hostname") or facts.get("cpu_model") or facts["fingerprint"])[:200]
 
 
 def engine() -> Engine:
@@ -83,6 +93,14 @@ def models() -> Sequence[ModelView]:
     return _models(*_key())
 
 
+def measured_loads() -> Sequence[MeasuredLoad]:
+    return _measured_loads(*_key())
+
+
+def unusable_files() -> Sequence[ScanProblem]:
+    return _unusable_files(*_key())
+
+
 def workloads(*, all_versions: bool = False) -> Sequence[WorkloadView]:
     return _workloads(*_key(), all_versions)
 
@@ -132,6 +150,18 @@ def _facets(url: str, revision: int) -> dict[str, dict[str, int]]:
 def _models(url: str, revision: int) -> Sequence[ModelView]:
     with read_session(_engine(url)) as session:
         return queries.list_models(session)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _measured_loads(url: str, revision: int) -> Sequence[MeasuredLoad]:
+    with read_session(_engine(url)) as session:
+        return measured.measured_loads(session)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _unusable_files(url: str, revision: int) -> Sequence[ScanProblem]:
+    with read_session(_engine(url)) as session:
+        return unusable.unusable_files(session)
 
 
 @st.cache_data(max_entries=8, show_spinner=False)

@@ -1,21 +1,26 @@
 """Which registered models may serve as a draft of a target, and why the others may not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
 from specdash.domain.pairing import PairVerdict
+from specdash.gguf.fit import method_for
+from specdash.gguf.header import ModelKind
 from specdash.store.views import ModelView
 from specdash.worker.pairs import check_drafts
+
+PLAIN_METHOD = "draft-simple"
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A candidate with the answer of the pair rule."""
+    """A candidate with the answer of the pair rule for the method it would serve."""
 
     model: ModelView
     verdict: PairVerdict
+    method: str = PLAIN_METHOD
 
 
 def targets(models: Sequence[ModelView]) -> list[ModelView]:
@@ -24,17 +29,41 @@ def targets(models: Sequence[ModelView]) -> list[ModelView]:
 
 
 def drafts_for(target: ModelView, method: str, models: Sequence[ModelView]) -> list[Draft]:
-    """Every other model with its verdict, those that fit first."""
+    """Every other model with its verdict for this method, those that fit first."""
     others = [m for m in models if m.content_hash != target.content_hash]
+    return _sorted(_asked(target, method, others))
+
+
+def every_draft_for(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
+    """Every other model with its verdict for the method of its own kind, those that fit first."""
+    others = [m for m in models if m.content_hash != target.content_hash]
+    groups: dict[str, list[ModelView]] = {}
+    for model in others:
+        groups.setdefault(_own_method(model), []).append(model)
+    return _sorted([d for method, found in groups.items() for d in _asked(target, method, found)])
+
+
+def _own_method(model: ModelView) -> str:
+    kinds: Mapping[str, ModelKind] = {k.value: k for k in ModelKind}
+    kind = kinds.get(model.kind)
+    return (method_for(kind) if kind is not None else None) or PLAIN_METHOD
+
+
+def _asked(target: ModelView, method: str, others: Sequence[ModelView]) -> list[Draft]:
     hashes = tuple((m.content_hash, m.path) for m in (target, *others))
-    verdicts = _verdicts(hashes, method, target, others)
-    found = [Draft(m, v) for m, v in zip(others, verdicts, strict=True)]
+    files = f"{len(others)} {'file' if len(others) == 1 else 'files'}"
+    with st.spinner(f"Comparing vocabularies with {files}; the answer is remembered"):
+        verdicts = _verdicts(hashes, method, target, others)
+    return [Draft(m, v, method) for m, v in zip(others, verdicts, strict=True)]
+
+
+def _sorted(drafts: Sequence[Draft]) -> list[Draft]:
     return sorted(
-        found, key=lambda d: (not d.verdict.compatible, len(d.verdict.warnings), d.model.name)
+        drafts, key=lambda d: (not d.verdict.compatible, len(d.verdict.warnings), d.model.name)
     )
 
 
-@st.cache_data(max_entries=32, show_spinner="Comparing vocabularies")
+@st.cache_data(max_entries=512, show_spinner=False)
 def _verdicts(
     hashes: tuple[tuple[str, str | None], ...],
     method: str,

@@ -24,6 +24,8 @@ _DIGITS = {
     "Prefill (s)": "%.2f",
     "Size (MiB)": "%.1f",
     "Peak memory (MiB)": "%.0f",
+    "Estimated (MiB)": "%.0f",
+    "Measured peak (MiB)": "%.0f",
 }
 
 
@@ -50,6 +52,8 @@ def show_rows(
             config[column] = st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm z")
         elif column in _DIGITS:
             config[column] = st.column_config.NumberColumn(format=_DIGITS[column])
+        elif column.startswith("Memory of both"):
+            config[column] = st.column_config.NumberColumn(format="%.0f")
         elif column.endswith(("(tokens/s)", "(%)")):
             config[column] = st.column_config.NumberColumn(format="%.1f")
     shown = st.dataframe(

@@ -10,10 +10,11 @@ import streamlit as st
 from sqlalchemy.engine import Engine
 from streamlit.testing.v1 import AppTest
 
-from specdash.settings import PROJECT_ROOT
+from specdash.domain.pairing import PairVerdict
+from specdash.settings import PROJECT_ROOT, load_settings
 from specdash.store.queries import experiment_report
 from specdash.store.session import read_session
-from specdash.ui import gate, nav
+from specdash.ui import background, gate, nav
 from specdash.worker.queue import Outcome
 
 sys.path.insert(0, str(PROJECT_ROOT / "tests/helpers"))
@@ -275,21 +276,42 @@ def test_a_new_benchmark_offers_the_demo_model_when_nothing_is_registered(
     assert open_page(nav.NEW).selectbox(key="new_target").value == "SmolLM2-135M-Instruct.Q4_1"
 
 
-def test_scanning_a_folder_that_is_not_there_is_refused_in_words(engine: Engine) -> None:
+def scan_folder(folder: Path) -> AppTest:
+    """The models page after a scan of the folder, however long that took."""
     app = open_page(nav.MODELS)
-    app.text_input(key="m_folder").set_value("/no/such/folder")
+    app.text_input(key="m_folder").set_value(str(folder))
     next(b for b in app.button if b.label == "Scan").click().run()
-    assert "is no folder" in app.error[0].value
+    work = background.find(load_settings().resolved_database_url, "scan")
+    assert work is not None
+    work.wait(30)
+    app.run()
+    assert not app.exception
+    return app
+
+
+def test_scanning_a_folder_that_is_not_there_is_refused_in_words(engine: Engine) -> None:
+    assert "is no folder" in scan_folder(Path("/no/such/folder")).error[0].value
 
 
 def test_a_broken_file_of_a_scan_is_listed_with_its_reason(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF" + b"\xff" * 64)
-    app = open_page(nav.MODELS)
-    app.text_input(key="m_folder").set_value(str(tmp_path))
-    next(b for b in app.button if b.label == "Scan").click().run()
-    assert not app.exception
+    app = scan_folder(tmp_path)
     assert "0 models registered" in app.success[0].value
     assert "broken.gguf" in everything(app)
+
+
+def test_the_page_says_which_drafts_fit_a_target_and_shows_every_pair(
+    seeded: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = PairVerdict(False, "vocab_size", "sizes differ by 200, at most 128 allowed")
+    monkeypatch.setattr("specdash.ui.drafts.check_drafts", lambda _t, d, _m: [refused] * len(d))
+    seeding.seed_model(seeded, seeding.scripted_file(tmp_path, "other"), "other")
+    app = open_page(nav.MODELS)
+    assert "**0 of 1** can draft for `other`" in everything(app)
+    assert app.dataframe[1].value["Why"].tolist() == ["sizes differ by 200, at most 128 allowed"]
+    app.toggle(key="m_matrix").set_value(True).run()
+    assert not app.exception
+    assert "**0 of 2 pairs fit**" in everything(app)
 
 
 def test_pasted_prompts_become_a_workload(seeded: Engine) -> None:

@@ -1,0 +1,134 @@
+"""Memory of a target with a draft: what is estimated, what is free, what runners really took."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import psutil
+
+from specdash.domain.arms import parse_arm
+from specdash.domain.memory import KV_BYTES_PER_ELEMENT, MemoryEstimate
+from specdash.engines.base import GenerationSettings
+from specdash.store.enqueue import ExperimentRequest
+from specdash.store.measured import MeasuredLoad
+from specdash.store.views import ModelView
+from specdash.worker.machine import allowed_cpus
+from specdash.worker.memory_check import estimate_request
+from specdash.worker.request import DEFAULT_N_CTX
+
+_ANY_DRAFT = "draft-simple:model=draft"
+_KNOWN_SETTINGS = frozenset(f.name for f in fields(GenerationSettings))
+_ENGINE = "llama-cpp"
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """Of this machine, in bytes."""
+
+    free_bytes: int
+    total_bytes: int
+
+    def fits(self, needed_bytes: int | None) -> str | None:
+        """``yes``, ``not now`` (others hold it) or ``no``; ``None`` when the need is unknown."""
+        if needed_bytes is None:
+            return None
+        if needed_bytes <= self.free_bytes:
+            return "yes"
+        return "not now" if needed_bytes <= self.total_bytes else "no"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMemory:
+    """One measured set of models with the estimate for the same settings."""
+
+    experiment_id: int
+    target: ModelView
+    drafts: tuple[ModelView, ...]
+    n_ctx: int
+    kv_type: str
+    estimated_bytes: int | None
+    measured_bytes: int
+
+    @property
+    def error(self) -> float | None:
+        """(estimated - measured) / measured."""
+        if self.estimated_bytes is None:
+            return None
+        return self.estimated_bytes / self.measured_bytes - 1
+
+
+def host_memory() -> HostMemory:
+    memory = psutil.virtual_memory()
+    return HostMemory(memory.available, memory.total)
+
+
+def default_context(target: ModelView) -> int:
+    """The context a new benchmark starts with."""
+    return min(DEFAULT_N_CTX, target.n_ctx_train or DEFAULT_N_CTX)
+
+
+def pair_estimate(target: ModelView, draft: ModelView | None) -> MemoryEstimate | None:
+    """Target, and draft if there is one, with the settings a new benchmark starts with."""
+    generation = GenerationSettings(n_ctx=default_context(target), n_threads=allowed_cpus())
+    arms = (_ANY_DRAFT,) if draft is not None else ()
+    return _estimate(target, () if draft is None else (draft,), arms, generation)
+
+
+def load_estimate(
+    load: MeasuredLoad, target: ModelView, drafts: Sequence[ModelView]
+) -> MemoryEstimate | None:
+    """For the settings of a finished experiment; ``None`` where a header lacks the sizes."""
+    generation = _settings(load.generation)
+    if generation.kv_type not in KV_BYTES_PER_ELEMENT:
+        return None
+    return _estimate(target, drafts, load.arm_texts, generation)
+
+
+def measured_memory(
+    loads: Sequence[MeasuredLoad], models: Sequence[ModelView], machine: str
+) -> list[LoadMemory]:
+    """The newest measurement of every set of models and settings on this machine."""
+    by_hash = {m.content_hash: m for m in models}
+    found: dict[tuple[object, ...], LoadMemory] = {}
+    for load in loads:
+        target = by_hash.get(load.target_hash)
+        drafts = [by_hash[h] for h in load.draft_hashes if h in by_hash]
+        is_known = target is not None and len(drafts) == len(load.draft_hashes)
+        if not is_known or target is None or load.peak_rss_bytes is None:
+            continue
+        if load.machine != machine or load.engine != _ENGINE:
+            continue
+        settings = _settings(load.generation)
+        key = (load.target_hash, *sorted(load.draft_hashes), settings.n_ctx, settings.kv_type)
+        if key in found:
+            continue
+        estimate = load_estimate(load, target, drafts)
+        found[key] = LoadMemory(
+            experiment_id=load.experiment_id,
+            target=target,
+            drafts=tuple(drafts),
+            n_ctx=settings.n_ctx,
+            kv_type=settings.kv_type,
+            estimated_bytes=estimate.total_bytes if estimate is not None else None,
+            measured_bytes=load.peak_rss_bytes,
+        )
+    return list(found.values())
+
+
+def _estimate(
+    target: ModelView,
+    drafts: Sequence[ModelView],
+    arms: Sequence[str],
+    generation: GenerationSettings,
+) -> MemoryEstimate | None:
+    request = ExperimentRequest(
+        workload_id=0,
+        target_model_id=target.model_id,
+        arms=tuple(parse_arm(text) for text in arms),
+        generation=generation,
+    )
+    return estimate_request(target, drafts, request)
+
+
+def _settings(generation: Mapping[str, object]) -> GenerationSettings:
+    known = {k: v for k, v in generation.items() if k in _KNOWN_SETTINGS}
+    return GenerationSettings(**known)  # type: ignore[arg-type]
