@@ -81,12 +81,20 @@ def _print_report(report: ExperimentReport) -> None:
     for arm in report.arms:
         if not arm.is_baseline:
             typer.echo(plain_sentence(arm, name))
+            _print_differences(arm)
     typer.echo()
     print_table(
         ("arm", "tokens/s", "ratio", "low", "high", "acceptance rate", "tokens/pass", "equal", "n"),
         [_row(arm) for arm in report.arms],
     )
     typer.echo(f"Experiment {report.experiment.experiment_id}")
+
+
+def _print_differences(arm: ArmSummary) -> None:
+    classes = {"numeric": arm.n_numeric, "suspect": arm.n_suspect, "unknown": arm.n_unknown}
+    found = ", ".join(f"{n} {name}" for name, n in classes.items() if n)
+    if found:
+        typer.echo(f"  {sum(classes.values())} of {arm.n_compared} texts differ: {found}.")
 
 
 def _row(arm: ArmSummary) -> tuple[object, ...]:

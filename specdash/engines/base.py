@@ -3,7 +3,7 @@
 An engine fills what it really knows and leaves the rest ``None``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -88,6 +88,20 @@ class RunRecord:
     peak_rss_bytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SplitFacts:
+    """What the target says about the place where a text parts from the ``off`` text (METHOD 7)."""
+
+    control_flips: bool
+    """Whether the ``off`` text in chunks without a draft chooses another token there."""
+    margin: float
+    """Gap of the two best logits in plain decoding there."""
+    other_rank: int
+    """Place of the other text's token among the plain logits there; 1 is the best."""
+    largest_logit_change: float
+    """Between plain and chunked decoding, over the positions up to the split."""
+
+
 class Engine(Protocol):
     """A loaded target with its arms. Created, used and closed inside the runner process."""
 
@@ -114,6 +128,15 @@ class Engine(Protocol):
 
     def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
         """One cold generation: KV memory cleared, drafter state new."""
+        ...
+
+    def explain_split(
+        self, prompt: PreparedPrompt, off_ids: Sequence[int], on_ids: Sequence[int], chunk: int
+    ) -> SplitFacts | None:
+        """Force the ``off`` text without a draft, plain and in chunks, up to the first difference.
+
+        ``None`` where the engine shows no logits, or where one text only stops earlier.
+        """
         ...
 
     def close(self) -> None:

@@ -1,9 +1,10 @@
 """The embedded engine: llama.cpp's C API driven in this process, greedy."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from specdash.domain.arms import Arm, MethodCall
 from specdash.domain.counters import counters_from_steps
+from specdash.domain.divergence import compare
 from specdash.domain.methods import METHODS
 from specdash.domain.workload import Prompt, content_hash
 from specdash.drafting.base import Drafter, counters_by_method
@@ -15,6 +16,7 @@ from specdash.engines.base import (
     ModelFile,
     PreparedPrompt,
     RunRecord,
+    SplitFacts,
 )
 from specdash.engines.chat import render_chat
 from specdash.engines.flags import run_flags
@@ -23,6 +25,7 @@ from specdash.engines.llama_cpp_draft import LoadedDraft
 from specdash.engines.llama_cpp_library import build_facts, start_library
 from specdash.engines.llama_cpp_loop import Generation, generate
 from specdash.engines.llama_cpp_model import LlamaModel
+from specdash.engines.llama_cpp_split import explain_split
 from specdash.engines.llama_cpp_trial import repacked_weights_work
 from specdash.engines.process_memory import peak_rss_bytes
 from specdash.errors import EngineError, ModelError, UnsupportedError, UsageError
@@ -166,6 +169,26 @@ class LlamaCppEngine:
             proof=None if arm.is_off else True,
             flags=prompt.flags + run_flags(counters, is_off=arm.is_off),
             peak_rss_bytes=peak_rss_bytes(),
+        )
+
+    def explain_split(
+        self, prompt: PreparedPrompt, off_ids: Sequence[int], on_ids: Sequence[int], chunk: int
+    ) -> SplitFacts | None:
+        """Two forced passes over the ``off`` text; ``None`` where one text only stops earlier."""
+        found = compare(on_ids, off_ids)
+        split = found.first_difference
+        if split is None or found.is_prefix:
+            return None
+        context = self._loaded_context()
+        eog_ids = self._loaded_model().eog_ids
+        return explain_split(
+            context,
+            prompt.token_ids,
+            off_ids,
+            split=split,
+            other=on_ids[split],
+            chunk=min(chunk, context.n_outputs, context.n_batch),
+            banned=eog_ids if self._settings.ignore_eos else frozenset(),
         )
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,7 @@ from specdash.engines.base import (
     ModelFile,
     PreparedPrompt,
     RunRecord,
+    SplitFacts,
 )
 from specdash.engines.flags import run_flags
 from specdash.errors import EngineError, ModelError, UsageError
@@ -60,6 +61,15 @@ class MethodScript(_Script):
     diverge_at: int | None = Field(default=None, ge=0)
 
 
+class SplitScript(_Script):
+    """What the control says about every text that parts from the plain one."""
+
+    control_flips: bool = False
+    margin: float = 0.1
+    other_rank: int = 2
+    largest_logit_change: float = 0.2
+
+
 class Failure(_Script):
     """What goes wrong before run number ``at_run`` (from 0); -1: while loading."""
 
@@ -80,6 +90,8 @@ class TargetScript(_Script):
     """Standard deviation of the logarithm of a run's time."""
     methods: dict[str, MethodScript] = {}
     degenerate: bool = False
+    split: SplitScript | None = None
+    """``None``: an engine without logits."""
     load_s: float = Field(default=0.0, ge=0)
     run_s: float = Field(default=0.0, ge=0)
     """Real seconds slept in each run."""
@@ -190,6 +202,13 @@ class ScriptedEngine:
             proof_reason=None if arm.is_off else method.inactive,
             flags=prompt.flags + run_flags(counters, is_off=arm.is_off),
         )
+
+    def explain_split(
+        self, prompt: PreparedPrompt, off_ids: Sequence[int], on_ids: Sequence[int], chunk: int
+    ) -> SplitFacts | None:
+        """The script's own answer, whatever the texts are."""
+        split = self._script.split
+        return None if split is None else SplitFacts(**split.model_dump())
 
     def close(self) -> None:
         """Nothing is held."""

@@ -176,6 +176,22 @@ class RunEvent(_Model):
     peak_rss_bytes: int | None = None
 
 
+class SplitEvent(_Model):
+    """Why the text of the run with this ``order_index`` parts from the ``off`` text (METHOD 7).
+
+    The four facts are ``None`` where the engine could not tell.
+    """
+
+    event: Literal["split"] = "split"
+    order_index: int
+    split_class: str
+    """``numeric``, ``suspect`` or ``unknown``."""
+    margin: float | None = None
+    rank: int | None = None
+    control_flips: bool | None = None
+    logit_change: float | None = None
+
+
 class ErrorEvent(_Model):
     """The runner gives up: kind of :mod:`specdash.errors`, text and hint for a person."""
 
@@ -192,7 +208,14 @@ class DoneEvent(_Model):
 
 
 Event = Annotated[
-    PhaseEvent | ProgressEvent | EnvironmentEvent | ArmEvent | RunEvent | ErrorEvent | DoneEvent,
+    PhaseEvent
+    | ProgressEvent
+    | EnvironmentEvent
+    | ArmEvent
+    | RunEvent
+    | SplitEvent
+    | ErrorEvent
+    | DoneEvent,
     Field(discriminator="event"),
 ]
 EVENT_ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)

@@ -39,6 +39,7 @@ from specdash.worker.protocol import (
     PhaseEvent,
     ProgressEvent,
     RunEvent,
+    SplitEvent,
 )
 from specdash.worker.queue import ClaimedJob
 
@@ -86,6 +87,8 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
         _apply_arm(session, job, event)
     elif isinstance(event, RunEvent):
         _apply_run(session, job, event)
+    elif isinstance(event, SplitEvent):
+        _apply_split(session, job, event)
     elif isinstance(event, DoneEvent):
         experiment = session.get_one(Experiment, job.experiment_id)
         experiment.environment = {**experiment.environment, "end": event.machine_end}
@@ -173,14 +176,7 @@ def _arm_fields(session: Session, job: ClaimedJob, arm: ExperimentArm) -> dict[s
 
 
 def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
-    known = session.exec(
-        select(Run.id).where(
-            Run.experiment_id == job.experiment_id,
-            Run.attempt == job.attempt,
-            Run.order_index == event.order_index,
-        )
-    ).first()
-    if known is not None:
+    if _run_at(session, job, event.order_index) is not None:
         return
     arm = _own_arm(session, job, event.experiment_arm_id)
     steps = None
@@ -216,6 +212,27 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
         off = baseline_run(session, run)
         if off is not None:
             _compare(run, off)
+
+
+def _apply_split(session: Session, job: ClaimedJob, event: SplitEvent) -> None:
+    run = _run_at(session, job, event.order_index)
+    if run is None:
+        raise ValueError(f"experiment {job.experiment_id} has no run {event.order_index}")
+    run.split_class = event.split_class
+    run.split_margin = event.margin
+    run.split_rank = event.rank
+    run.split_flips = event.control_flips
+    run.split_logit_change = event.logit_change
+
+
+def _run_at(session: Session, job: ClaimedJob, order_index: int) -> Run | None:
+    return session.exec(
+        select(Run).where(
+            Run.experiment_id == job.experiment_id,
+            Run.attempt == job.attempt,
+            Run.order_index == order_index,
+        )
+    ).first()
 
 
 def _uncompared(session: Session, off: Run) -> Sequence[Run]:

@@ -10,27 +10,19 @@ import signal
 import stat
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from specdash.domain.arms import Arm, parse_arm
-from specdash.domain.plan import PlannedRun, build_plan
 from specdash.domain.workload import Message, Prompt, prompt_set_hash
-from specdash.engines.base import (
-    Engine,
-    GenerationSettings,
-    ModelFile,
-    PreparedPrompt,
-    RunRecord,
-)
+from specdash.engines.base import Engine, GenerationSettings, ModelFile
 from specdash.engines.registry import make_engine
 from specdash.errors import EngineError, SpecdashError, UsageError
 from specdash.worker.machine import load_snapshot, machine_facts
+from specdash.worker.measuring import Measuring
 from specdash.worker.protocol import (
     ArmEvent,
     DoneEvent,
@@ -40,10 +32,9 @@ from specdash.worker.protocol import (
     PhaseEvent,
     ProgressEvent,
     RunEvent,
-    SpecCounters,
     SpecModel,
     SpecPrompt,
-    SpecStep,
+    SplitEvent,
 )
 
 _OOM_SCORE = "500"
@@ -89,7 +80,14 @@ class _Channel:
 
 
 _Event = (
-    PhaseEvent | ProgressEvent | EnvironmentEvent | ArmEvent | RunEvent | ErrorEvent | DoneEvent
+    PhaseEvent
+    | ProgressEvent
+    | EnvironmentEvent
+    | ArmEvent
+    | RunEvent
+    | SplitEvent
+    | ErrorEvent
+    | DoneEvent
 )
 
 
@@ -153,7 +151,7 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             )
         )
         ready = _check_arms(spec, engine, channel)
-        _measure(spec, ready, prepared, engine, channel)
+        Measuring(spec, ready, prepared, engine, channel.send).measure()
     finally:
         engine.close()
     channel.send(PhaseEvent(phase="done"))
@@ -179,104 +177,6 @@ def _check_arms(spec: JobSpec, engine: Engine, channel: _Channel) -> dict[int, A
         elif arm.is_baseline:
             raise EngineError(f"The target cannot run even without a draft: {answer.reason}")
     return ready
-
-
-def _measure(
-    spec: JobSpec,
-    ready: Mapping[int, Arm],
-    prepared: Sequence[PreparedPrompt],
-    engine: Engine,
-    channel: _Channel,
-) -> None:
-    indices = list(ready)
-    plan = build_plan(
-        n_arms=len(ready),
-        n_prompts=len(prepared),
-        rounds=spec.rounds,
-        warmup=spec.warmup,
-        seed=spec.order_seed,
-    )
-    clock = _Eta(plan)
-    inactive: dict[int, str] = {}
-    phase = ""
-    for done, run in enumerate(plan):
-        now_phase = "warm-up" if run.is_warmup else "measuring"
-        if now_phase != phase:
-            phase = now_phase
-            channel.send(PhaseEvent(phase=phase))
-        index = indices[run.arm]
-        channel.check()
-        started_at = datetime.now(UTC).isoformat()
-        started = time.perf_counter()
-        record = engine.run(ready[index], prepared[run.prompt])
-        clock.add(run, time.perf_counter() - started)
-        if record.proof is False:
-            inactive.setdefault(index, record.proof_reason or "Nothing proves that it ran.")
-        channel.send(_run_event(spec, index, run, started_at, record))
-        channel.send(
-            ProgressEvent(done=done + 1, total=len(plan), eta_s=clock.remaining_s(plan[done + 1 :]))
-        )
-    for index in indices:
-        channel.send(
-            ArmEvent(
-                experiment_arm_id=spec.arms[index].experiment_arm_id,
-                status="inactive" if index in inactive else "measured",
-                reason=inactive.get(index),
-            )
-        )
-
-
-class _Eta:
-    """Expected seconds of the runs to come: the mean of the arm's own runs, else of all."""
-
-    def __init__(self, plan: Sequence[PlannedRun]) -> None:
-        self._seconds: dict[int, list[float]] = {run.arm: [] for run in plan}
-
-    def add(self, run: PlannedRun, seconds: float) -> None:
-        self._seconds[run.arm].append(seconds)
-
-    def remaining_s(self, rest: Sequence[PlannedRun]) -> float:
-        everything = [s for seconds in self._seconds.values() for s in seconds]
-        overall = sum(everything) / len(everything)
-        means = {
-            arm: sum(seconds) / len(seconds) if seconds else overall
-            for arm, seconds in self._seconds.items()
-        }
-        return sum(means[run.arm] for run in rest)
-
-
-def _run_event(
-    spec: JobSpec, index: int, run: PlannedRun, started_at: str, record: RunRecord
-) -> RunEvent:
-    steps = record.steps
-    return RunEvent(
-        experiment_arm_id=spec.arms[index].experiment_arm_id,
-        prompt_id=spec.prompts[run.prompt].prompt_id,
-        round=run.round,
-        order_index=run.order_index,
-        is_warmup=run.is_warmup,
-        started_at=started_at,
-        counters=SpecCounters.model_validate(record.counters, from_attributes=True),
-        drafter_counters={
-            name: SpecCounters.model_validate(c, from_attributes=True)
-            for name, c in record.drafter_counters.items()
-        },
-        token_ids=list(record.token_ids),
-        token_texts=list(record.token_texts),
-        refused_texts=dict(record.refused_texts),
-        text=record.text,
-        stop_reason=record.stop_reason,
-        steps=None
-        if steps is None
-        else [
-            SpecStep(k=s.n_drafted, a=s.n_accepted, s=s.seconds, m=s.drafter, p=list(s.proposed))
-            for s in steps
-        ],
-        proof=record.proof,
-        proof_reason=record.proof_reason,
-        flags=list(record.flags),
-        peak_rss_bytes=record.peak_rss_bytes,
-    )
 
 
 def _read_spec(path: Path) -> JobSpec:

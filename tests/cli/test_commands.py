@@ -103,3 +103,24 @@ def test_export_and_import_give_the_same_version(specdash: Command, tmp_path: Pa
     version = exported.out.split("@")[1].split(":")[0]
     again = specdash("workloads", "import", file, "--name", "mine")
     assert again.out.startswith(f"mine@{version}:")
+
+
+def test_differing_texts_are_counted_by_class(
+    specdash: Command, engine: object, tmp_path: Path, workload: str
+) -> None:
+    from tests.helpers.seeding import scripted_file, seed_model
+
+    path = scripted_file(
+        tmp_path / "models",
+        "parting",
+        methods={"ngram-simple": {"diverge_at": 20}},
+        split={"margin": 5.0},
+    )
+    seed_model(engine, path, "parting")  # type: ignore[arg-type]
+    answer = specdash(
+        "run", "--target", "parting", "--workload", workload, "--arm", ARM, "--rounds", "2",
+        "--engine", "scripted",
+    )  # fmt: skip
+    assert answer.status == 0, answer.err
+    n_runs = answer.out.split(" texts differ: ")[0].rsplit(" ", 1)[1]
+    assert f"  {n_runs} of {n_runs} texts differ: {n_runs} suspect." in answer.out.splitlines()

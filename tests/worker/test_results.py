@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlmodel import select
 
-from specdash.store.queries import list_runs, run_detail
+from specdash.store.queries import experiment_report, list_runs, run_detail
 from specdash.store.session import read_session
 from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
-from specdash.worker.protocol import ArmEvent, PhaseEvent, ProgressEvent, RunEvent
+from specdash.worker.protocol import ArmEvent, PhaseEvent, ProgressEvent, RunEvent, SplitEvent
 from specdash.worker.queue import ClaimedJob
 from specdash.worker.results import apply_events, persist
 from tests.helpers.seeding import MACHINE, scripted_events
@@ -167,3 +167,26 @@ def test_a_result_outlasts_a_lock_longer_than_the_busy_timeout(
     holder.close()
     with read_session(lab.engine) as session:
         assert len(list_runs(session, job.experiment_id)) == 12
+
+
+def test_a_split_is_stored_on_its_run(lab: Lab, job: ClaimedJob) -> None:
+    events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+    apply_events(lab.engine, job, events)
+    with read_session(lab.engine) as session:
+        on = next(r for r in list_runs(session, job.experiment_id) if r.arm != "off")
+    split = SplitEvent(
+        order_index=on.order_index,
+        split_class="suspect",
+        margin=2.5,
+        rank=3,
+        control_flips=False,
+        logit_change=0.25,
+    )
+    apply_events(lab.engine, job, [split, split])
+    with read_session(lab.engine) as session:
+        run = run_detail(session, on.run_id).run
+        arm = experiment_report(session, job.experiment_id).arms[1]
+    assert (run.split_class, run.split_margin, run.split_rank) == ("suspect", 2.5, 3)
+    assert (run.split_flips, run.split_logit_change, run.is_prefix) == (False, 0.25, False)
+    assert (arm.n_suspect, arm.n_numeric, arm.n_unknown) == (1, 0, 5)
+    assert "suspect" in arm.flags

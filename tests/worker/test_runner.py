@@ -15,16 +15,12 @@ from specdash.worker.protocol import (
     DoneEvent,
     EnvironmentEvent,
     ErrorEvent,
-    JobSpec,
     PhaseEvent,
     ProgressEvent,
     RunEvent,
-    SpecArm,
-    SpecModel,
-    SpecPrompt,
-    SpecSettings,
     parse_event,
 )
+from tests.helpers.job_specs import scripted_spec
 
 COMMAND = [sys.executable, "-m", "specdash.worker.runner"]
 
@@ -38,34 +34,7 @@ def write_job(
 ) -> Path:
     target = folder / "fake.scripted.json"
     target.write_text(json.dumps(script))
-    spec = JobSpec(
-        job_id=1,
-        experiment_id=1,
-        engine="scripted",
-        target=SpecModel(name="fake", path=str(target), content_hash="f" * 16),
-        arms=[SpecArm(experiment_arm_id=10 + i, text=a) for i, a in enumerate(arms)],
-        prompts=[
-            SpecPrompt(prompt_id=100 + i, key=f"p{i}", category="a", text=f"prompt number {i}")
-            for i in range(n_prompts)
-        ],
-        settings=SpecSettings(
-            n_ctx=4096,
-            n_batch=2048,
-            n_ubatch=512,
-            n_threads=1,
-            gpu_layers=0,
-            draft_gpu_layers=0,
-            kv_type="f16",
-            flash_attn="auto",
-            ignore_eos=False,
-            temperature=0.0,
-            seed=1,
-        ),
-        rounds=2,
-        warmup=1,
-        max_tokens=128,
-        order_seed=1,
-    ).model_copy(update=dict(changes))
+    spec = scripted_spec(target, arms, n_prompts, **changes)
     job = folder / "job.json"
     job.write_text(spec.model_dump_json())
     return job

@@ -1,0 +1,99 @@
+"""What the target itself says about the place where two greedy texts part (METHOD 7).
+
+The plain text is forced through the target twice without a draft: token by token as ``off`` ran,
+and in chunks of the width that verification uses. What the second pass changes is rounding.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from specdash.engines.base import SplitFacts
+from specdash.engines.llama_cpp_context import LlamaContext
+
+_KEPT_BYTES = 64 * 2**20
+_NEVER = np.float32(-1e30)  # a banned token: finite, so that two of them differ by nothing
+
+
+def explain_split(
+    target: LlamaContext,
+    prompt: Sequence[int],
+    off_ids: Sequence[int],
+    *,
+    split: int,
+    other: int,
+    chunk: int,
+    banned: frozenset[int] = frozenset(),
+) -> SplitFacts:
+    """Facts at ``off_ids[split]``, where another text has ``other``; leaves the memory empty.
+
+    ``banned`` tokens are never chosen. Logits are compared over the last positions up to the split
+    whose rows fit 64 MiB.
+    """
+    forced = _Forced(target, prompt, banned)
+    kept = max(1, _KEPT_BYTES // (4 * target.model.n_vocab))
+    plain = forced.plain_rows(off_ids[:split], first=max(0, split + 1 - kept))
+    change, chosen = forced.chunked(off_ids, split, chunk, plain)
+    target.clear()
+    at_split = plain[split]
+    second, best = np.partition(at_split, -2)[-2:]
+    return SplitFacts(
+        control_flips=chosen != off_ids[split],
+        margin=float(best - second),
+        other_rank=int(np.count_nonzero(at_split > at_split[other])) + 1,
+        largest_logit_change=change,
+    )
+
+
+class _Forced:
+    """Passes over a given text; row number n holds the logits that choose token n of it."""
+
+    def __init__(self, target: LlamaContext, prompt: Sequence[int], banned: frozenset[int]) -> None:
+        self._target = target
+        self._prompt = prompt
+        self._banned = np.array(sorted(banned), dtype=np.intp)
+
+    def plain_rows(self, text: Sequence[int], *, first: int) -> dict[int, npt.NDArray[np.float32]]:
+        """Token by token, with the rows from ``first`` to the one after the text."""
+        self._start()
+        rows = {0: self._row(-1)} if first == 0 else {}
+        for number, token in enumerate(text, start=1):
+            self._target.decode([token], len(self._prompt) + number - 1, all_outputs=True)
+            if number >= first:
+                rows[number] = self._row(0)
+        return rows
+
+    def chunked(
+        self,
+        text: Sequence[int],
+        split: int,
+        chunk: int,
+        plain: dict[int, npt.NDArray[np.float32]],
+    ) -> tuple[float, int]:
+        """Largest change of a logit in the rows up to ``split``, and what is chosen there."""
+        self._start()
+        row = self._row(-1)
+        change = _change(row, plain[0]) if 0 in plain else 0.0
+        # The chunk that holds the split is processed whole: its width decides the kernels.
+        for start in range(0, split, chunk):
+            tokens = text[start : start + chunk]
+            self._target.decode(tokens, len(self._prompt) + start, all_outputs=True)
+            for number in range(start + 1, min(start + len(tokens), split) + 1):
+                if number in plain:
+                    row = self._row(number - start - 1)
+                    change = max(change, _change(row, plain[number]))
+        return change, int(row.argmax())
+
+    def _start(self) -> None:
+        self._target.clear()
+        self._target.decode(self._prompt, 0, all_outputs=False)
+
+    def _row(self, index: int) -> npt.NDArray[np.float32]:
+        copied = self._target.logits(index).copy()
+        copied[self._banned] = _NEVER
+        return copied
+
+
+def _change(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
+    return float(np.abs(a - b).max())

@@ -1,0 +1,121 @@
+"""The control of a differing text, on tiny random models and on the demo model."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specdash.domain.arms import OFF_ARM
+from specdash.domain.workload import Prompt
+from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt
+from specdash.engines.llama_cpp import LlamaCppEngine
+from specdash.engines.scripted import ScriptedEngine
+
+ToFile = Callable[[Path], ModelFile]
+
+
+@pytest.fixture
+def engine(
+    tiny_llama: Path, tiny_settings: GenerationSettings, model_file: ToFile
+) -> Iterator[LlamaCppEngine]:
+    made = LlamaCppEngine()
+    made.load(model_file(tiny_llama), {}, tiny_settings)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def prompt(engine: LlamaCppEngine) -> PreparedPrompt:
+    return engine.prepare(Prompt("p", "a", text="the cat sat on the mat"), 40)
+
+
+@pytest.fixture
+def off_ids(engine: LlamaCppEngine, prompt: PreparedPrompt) -> tuple[int, ...]:
+    return engine.run(OFF_ARM, prompt).token_ids
+
+
+def _logits(engine: LlamaCppEngine, tokens: tuple[int, ...], n_prompt: int) -> np.ndarray:
+    """Of the token after ``tokens``: the prompt at once, the rest one by one."""
+    context = engine._loaded_context()
+    context.clear()
+    context.decode(tokens[:n_prompt], 0, all_outputs=False)
+    row = context.logits(-1).copy()
+    for position in range(n_prompt, len(tokens)):
+        context.decode([tokens[position]], position, all_outputs=True)
+        row = context.logits(0).copy()
+    return row
+
+
+@pytest.mark.parametrize(("split", "chunk", "rank"), [(0, 4, 3), (1, 1, 2), (8, 4, 2), (13, 5, 7)])
+def test_margin_and_rank_are_those_of_plain_decoding(
+    engine: LlamaCppEngine,
+    prompt: PreparedPrompt,
+    off_ids: tuple[int, ...],
+    *,
+    split: int,
+    chunk: int,
+    rank: int,
+) -> None:
+    row = _logits(engine, prompt.token_ids + off_ids[:split], len(prompt.token_ids))
+    order = np.argsort(row)[::-1]
+    on_ids = (*off_ids[:split], int(order[rank - 1]), 5, 6)
+    facts = engine.explain_split(prompt, off_ids, on_ids, chunk)
+    assert facts is not None
+    assert order[0] == off_ids[split]
+    assert facts.margin == pytest.approx(float(row[order[0]] - row[order[1]]))
+    assert facts.other_rank == rank
+    assert facts.control_flips is False
+    assert 0 <= facts.largest_logit_change < 1e-3
+
+
+def test_a_chunk_of_one_token_changes_nothing(
+    engine: LlamaCppEngine, prompt: PreparedPrompt, off_ids: tuple[int, ...]
+) -> None:
+    facts = engine.explain_split(prompt, off_ids, (*off_ids[:9], 4), 1)
+    assert facts is not None
+    assert facts.largest_logit_change == 0.0
+
+
+def test_a_text_that_only_stops_earlier_is_not_explained(
+    engine: LlamaCppEngine, prompt: PreparedPrompt, off_ids: tuple[int, ...]
+) -> None:
+    assert engine.explain_split(prompt, off_ids, off_ids[:9], 4) is None
+    assert engine.explain_split(prompt, off_ids, off_ids, 4) is None
+
+
+def test_the_next_run_is_as_if_nothing_had_been_explained(
+    engine: LlamaCppEngine, prompt: PreparedPrompt, off_ids: tuple[int, ...]
+) -> None:
+    engine.explain_split(prompt, off_ids, (*off_ids[:9], 4), 4)
+    assert engine.run(OFF_ARM, prompt).token_ids == off_ids
+
+
+def test_tokens_that_are_never_chosen_are_not_in_the_margin(
+    tiny_llama: Path, tiny_settings: GenerationSettings, model_file: ToFile
+) -> None:
+    engine = LlamaCppEngine()
+    engine.load(model_file(tiny_llama), {}, replace(tiny_settings, ignore_eos=True))
+    prompt = engine.prepare(Prompt("p", "a", text="the cat sat"), 12)
+    off_ids = engine.run(OFF_ARM, prompt).token_ids
+    facts = engine.explain_split(prompt, off_ids, (*off_ids[:5], 2), 4)
+    engine.close()
+    assert facts is not None
+    assert facts.other_rank == 259  # the end-of-text token stands behind all others
+    assert 0 <= facts.margin < 100
+    assert facts.largest_logit_change < 1e-3
+
+
+def test_a_scripted_target_says_what_its_script_says(tmp_path: Path) -> None:
+    path = tmp_path / "a.scripted.json"
+    path.write_text('{"split": {"margin": 3.5, "other_rank": 4}}')
+    engine = ScriptedEngine()
+    engine.load(ModelFile("a", str(path), "a"), {}, GenerationSettings())
+    prompt = engine.prepare(Prompt("p", "a", text="x"), 8)
+    facts = engine.explain_split(prompt, (1, 2), (1, 3), 4)
+    assert facts is not None
+    assert (facts.margin, facts.other_rank, facts.control_flips) == (3.5, 4, False)
+    path.write_text("{}")
+    engine.load(ModelFile("a", str(path), "a"), {}, GenerationSettings())
+    assert engine.explain_split(prompt, (1, 2), (1, 3), 4) is None
