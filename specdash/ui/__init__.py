@@ -6,7 +6,9 @@
     gate, data   schema, worker; reads cached by the store's revision
     components   page guard, empty states, charts with titles, exports
     live, verdicts, tables, arms_form, checks      parts of pages
-    charts, ratios, trend (palette)                records -> figure
-    format, words                                  numbers and units; states, verdicts, flags
-    board, rows, tokens, export, repeat, demo      pure helpers of single pages
+    experiment_parts                               parts of one page
+    charts, ratios, trend, matrix (palette)        records -> figure
+    format, words, equality                        numbers and units; states, verdicts, flags
+    background                                     long work in a thread of its own
+    board, rows, pair_rows, tokens, drafts, memory, export, repeat, demo    helpers of pages
 """

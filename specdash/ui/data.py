@@ -10,7 +10,8 @@ from sqlalchemy.engine import Engine
 from specdash.domain.workload import Workload
 from specdash.gguf.scan import ScanProblem
 from specdash.settings import Settings, load_settings
-from specdash.store import measured, queries, unusable
+from specdash.store import drafters, measured, queries, unusable
+from specdash.store.drafters import DrafterShare
 from specdash.store.measured import MeasuredLoad
 from specdash.store.session import make_engine, read_session
 from specdash.store.views import (
@@ -101,6 +102,10 @@ def unusable_files() -> Sequence[ScanProblem]:
     return _unusable_files(*_key())
 
 
+def drafter_shares(experiment_id: int) -> Sequence[DrafterShare]:
+    return _drafter_shares(*_key(), experiment_id)
+
+
 def workloads(*, all_versions: bool = False) -> Sequence[WorkloadView]:
     return _workloads(*_key(), all_versions)
 
@@ -162,6 +167,12 @@ def _measured_loads(url: str, revision: int) -> Sequence[MeasuredLoad]:
 def _unusable_files(url: str, revision: int) -> Sequence[ScanProblem]:
     with read_session(_engine(url)) as session:
         return unusable.unusable_files(session)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _drafter_shares(url: str, revision: int, experiment_id: int) -> Sequence[DrafterShare]:
+    with read_session(_engine(url)) as session:
+        return drafters.drafter_shares(session, experiment_id)
 
 
 @st.cache_data(max_entries=8, show_spinner=False)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from specdash.domain.summary import ArmSummary
+from specdash.store.drafters import DrafterShare
 from specdash.store.views import HistoryRow, JobView, ModelView, RunView, WorkloadView
 from specdash.ui import format as fmt
 from specdash.ui import words
@@ -66,6 +67,23 @@ def prompt_rows(arm: ArmSummary) -> list[Row]:
     ]
 
 
+def drafter_rows(shares: Sequence[DrafterShare]) -> list[Row]:
+    """One row a method of a chained arm."""
+    return [
+        {
+            "Arm": s.arm,
+            "Method": s.method,
+            "Drafted": s.acceptance.n_drafted,
+            "Accepted": s.acceptance.n_accepted,
+            "Acceptance (%)": _share(s.acceptance.acceptance_rate),
+            "Verify passes": s.acceptance.n_verify_steps,
+            "Acceptance length": s.acceptance.acceptance_length,
+            "Runs": s.n_runs,
+        }
+        for s in shares
+    ]
+
+
 def run_marks(arms: Sequence[ArmSummary]) -> dict[int, str]:
     """Run id -> what the statistics made of it, where that is not the usual."""
     marks = {i: "far from the others" for a in arms for i in a.outlier_run_ids}
@@ -97,6 +115,7 @@ def run_rows(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> list[Row]:
             if r.first_difference is None
             else r.first_difference + 1,
             "Agreement (%)": _share(r.agreement),
+            "Class of the difference": words.class_words(r),
             "Ended by": words.stop_reason(r.stop_reason),
             "Mark": marks.get(r.run_id),
             "Flags": list(r.flags),

@@ -24,8 +24,32 @@ _DIGITS = {
     "Prefill (s)": "%.2f",
     "Size (MiB)": "%.1f",
     "Peak memory (MiB)": "%.0f",
+    "Gap of the two best logits": "%.3g",
+    "Largest change by chunks": "%.3g",
     "Estimated (MiB)": "%.0f",
     "Measured peak (MiB)": "%.0f",
+}
+
+_HELP = {
+    "Ratio": "Speed with drafting / off: exp of the mean over prompts of ln(on / off).",
+    "Low": "Lower end of the 95 % t interval over prompts.",
+    "High": "Upper end of the 95 % t interval over prompts.",
+    "Total-time ratio": "Decode time of off / on, summed over all tokens of this batch.",
+    "Decode (tokens/s)": "Tokens after the first / time after the first, over all measured runs.",
+    "End to end (tokens/s)": "All tokens / prefill and decode time, over all measured runs.",
+    "First token (s)": "Mean time from the start to the first token.",
+    "Acceptance (%)": "Accepted / drafted tokens; drafted ones are those the target tested.",
+    "Tokens per target pass": "Tokens after the first / passes of the target after the prompt.",
+    "Acceptance length": "1 + accepted tokens / verify passes.",
+    "Draft coverage (%)": "Passes that verified a draft / all passes of the target.",
+    "Equal outputs": "Runs whose tokens all equal those of off / runs compared.",
+    "Bootstrap low": "Two-stage bootstrap over prompts and rounds; shown, it decides nothing.",
+    "Bootstrap high": "Two-stage bootstrap over prompts and rounds; shown, it decides nothing.",
+    "Prompts": "Prompts with a ratio: the n of the interval.",
+    "Runs": "Measured runs, warm-up left out.",
+    "Agreement (%)": "Positions with the same token / positions of the longer text.",
+    "Positions that agree (%)": "Positions with the same token / positions of the longer text.",
+    "Estimate off by (%)": "(Estimated - measured) / measured.",
 }
 
 
@@ -51,11 +75,15 @@ def show_rows(
             frame[column] = frame[column].dt.tz_convert(zone())
             config[column] = st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm z")
         elif column in _DIGITS:
-            config[column] = st.column_config.NumberColumn(format=_DIGITS[column])
+            config[column] = st.column_config.NumberColumn(
+                format=_DIGITS[column], help=_HELP.get(column)
+            )
         elif column.startswith("Memory of both"):
             config[column] = st.column_config.NumberColumn(format="%.0f")
         elif column.endswith(("(tokens/s)", "(%)")):
-            config[column] = st.column_config.NumberColumn(format="%.1f")
+            config[column] = st.column_config.NumberColumn(format="%.1f", help=_HELP.get(column))
+        elif column in _HELP:
+            config[column] = st.column_config.Column(help=_HELP[column])
     shown = st.dataframe(
         frame,
         hide_index=True,

@@ -8,6 +8,7 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 from specdash.domain.counters import Step
 from specdash.ui import format as fmt
@@ -22,6 +23,10 @@ class Origin(Enum):
     REPLACED = "replaced"
 
 
+_Mark: TypeAlias = tuple[Origin, int | None, int | None, int | None]
+_UNKNOWN: _Mark = (Origin.PLAIN, None, None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
     """One emitted token; ``proposed`` is the refused draft it stands in for."""
@@ -32,19 +37,21 @@ class Token:
     step: int | None
     """Target pass from 1; ``None`` for the token of the prompt's own logits."""
     proposed: int | None = None
+    drafter: int | None = None
+    """Which of the chained methods proposed, from 0."""
 
 
 def trace_tokens(texts: Sequence[str], steps: Sequence[Step] | None) -> tuple[Token, ...]:
     """One record a token; without a step trace all are plain."""
-    marks: list[tuple[Origin, int | None, int | None]] = [(Origin.PLAIN, None, None)]
+    marks: list[_Mark] = [_UNKNOWN]
     for number, step in enumerate(steps or (), start=1):
-        marks += [(Origin.ACCEPTED, number, None)] * step.n_accepted
+        marks += [(Origin.ACCEPTED, number, None, step.drafter)] * step.n_accepted
         if step.n_accepted < step.n_drafted:
-            marks.append((Origin.REPLACED, number, step.refused))
+            marks.append((Origin.REPLACED, number, step.refused, step.drafter))
         else:
-            marks.append((Origin.PLAIN, number, None))
+            marks.append((Origin.PLAIN, number, None, None))
     # A stop inside a burst cuts the text, so there may be more marks than tokens.
-    marks += [(Origin.PLAIN, None, None)] * (len(texts) - len(marks))
+    marks += [_UNKNOWN] * (len(texts) - len(marks))
     return tuple(
         Token(index, text, *mark)
         for index, (text, mark) in enumerate(zip(texts, marks, strict=False))
@@ -72,8 +79,13 @@ _STYLES = {
 }
 
 
-def tokens_html(tokens: Sequence[Token], names: Mapping[int, str]) -> str:
-    """Coloured text; all content is escaped. Runs of plain tokens share one text node."""
+def tokens_html(
+    tokens: Sequence[Token], names: Mapping[int, str], methods: Sequence[str] = ()
+) -> str:
+    """Coloured text; all content is escaped. Runs of plain tokens share one text node.
+
+    ``methods`` are those of a chained arm, for the hint which of them proposed.
+    """
     parts: list[str] = []
     for token in tokens:
         text = html.escape(token.text)
@@ -83,7 +95,7 @@ def tokens_html(tokens: Sequence[Token], names: Mapping[int, str]) -> str:
             continue
         # A lone line break would leave nothing to see.
         shown = text if token.text.strip("\n") else f"⏎{text}"
-        hint = html.escape(_hint(token, names), quote=True)
+        hint = html.escape(_hint(token, names, methods), quote=True)
         parts.append(f'<span style="{style}" title="{hint}">{shown}</span>')
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
 
@@ -118,8 +130,17 @@ def difference_html(texts: Sequence[str], split: int, context: int = 24) -> str:
     return f'<div style="{_BOX}"><span style="opacity:.7">{lead}{before}</span>{marked}</div>'
 
 
-def _hint(token: Token, names: Mapping[int, str]) -> str:
+def method_name(token: Token, methods: Sequence[str]) -> str | None:
+    """The method that proposed this token, where several were tried."""
+    if token.drafter is None or len(methods) < 2 or token.drafter >= len(methods):
+        return None
+    return methods[token.drafter]
+
+
+def _hint(token: Token, names: Mapping[int, str], methods: Sequence[str]) -> str:
     place = f"token {token.index + 1}, pass {token.step}"
+    method = method_name(token, methods)
+    by = f" by {method}" if method else ""
     if token.origin is Origin.REPLACED:
-        return f"{place}: proposed {proposed_name(token.proposed, names)}, refused"
-    return f"{place}: proposed and accepted"
+        return f"{place}: proposed {proposed_name(token.proposed, names)}{by}, refused"
+    return f"{place}: proposed{by} and accepted"

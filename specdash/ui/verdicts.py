@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from specdash.domain.metrics import Acceptance
 from specdash.domain.summary import ArmSummary
 from specdash.domain.verdict import Verdict, sentence
 from specdash.ui import format as fmt
@@ -30,17 +31,37 @@ def numbers(arm: ArmSummary, off: ArmSummary | None, *, settled: bool = True) ->
     parts = [fmt.tok_s(arm.decode_tok_s)]
     if off is not None and off.decode_tok_s is not None:
         parts[0] += f" against {fmt.tok_s(off.decode_tok_s)} off"
+    parts[0] += f", over {fmt.plural(arm.n_runs, 'run')}"
     if settled and arm.total_time_ratio is not None:
-        parts.append(f"this batch by total time {fmt.ratio(arm.total_time_ratio)}")
+        parts.append(f"total decode time of off / on {fmt.ratio(arm.total_time_ratio)}")
     if settled and arm.bootstrap_low is not None:
-        parts.append(f"bootstrap {fmt.interval(arm.bootstrap_low, arm.bootstrap_high)}")
-    accepted = arm.acceptance
-    if accepted is not None:
-        rate = f"acceptance rate {fmt.percent(accepted.acceptance_rate)}"
-        if accepted.mean_prompt_acceptance_rate is not None:
-            rate += f" (mean over prompts {fmt.percent(accepted.mean_prompt_acceptance_rate)})"
-        tokens = fmt.number(accepted.tokens_per_target_pass, 2)
-        parts += [rate, f"{tokens} tokens per target pass"]
+        parts.append(
+            f"two-stage bootstrap {fmt.interval(arm.bootstrap_low, arm.bootstrap_high)}, shown only"
+        )
+    if arm.acceptance is not None:
+        parts += _acceptance_parts(arm.acceptance)
     if arm.n_compared:
         parts.append(f"{fmt.out_of(arm.n_equal, arm.n_compared)} outputs equal to off")
     st.caption(" · ".join(parts))
+
+
+def _acceptance_parts(accepted: Acceptance) -> list[str]:
+    """Each quantity by its name with what it is a share of."""
+    if accepted.invalid:
+        return [f"acceptance invalid ({fmt.listing(accepted.invalid)})"]
+    parts = []
+    if accepted.n_drafted is not None and accepted.n_accepted is not None:
+        rate = (
+            f"acceptance rate {fmt.percent(accepted.acceptance_rate)} "
+            f"({fmt.out_of(accepted.n_accepted, accepted.n_drafted)} drafted tokens"
+        )
+        if accepted.mean_prompt_acceptance_rate is not None:
+            rate += f"; mean over prompts {fmt.percent(accepted.mean_prompt_acceptance_rate)}"
+        parts.append(f"{rate})")
+    if accepted.tokens_per_target_pass is not None:
+        passes = (accepted.n_verify_steps or 0) + (accepted.n_plain_steps or 0)
+        parts.append(
+            f"{fmt.number(accepted.tokens_per_target_pass, 2)} tokens per target pass "
+            f"({fmt.plural(passes, 'pass', 'passes')})"
+        )
+    return parts

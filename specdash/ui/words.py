@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specdash.domain.verdict import Verdict
+from specdash.store.views import RunView
 
 Color = Literal["red", "orange", "green", "blue", "gray", "violet"]
 
@@ -60,10 +61,30 @@ _FLAGS: dict[str, str] = {
     "no_speed": "No speed can be computed: fewer than 2 tokens or no clock.",
     "sign_flip": "Faster in one category and slower in another: weigh them by your own traffic.",
     "suspect": "The text differs by more than rounding explains: not recommended.",
+    "disturbed": "Other work kept the machine busy during a run; its speed is less certain.",
     "capped": "The context was full before the token cap: answers are cut short, in every arm.",
     "no_template": "The model has no chat template; the messages were joined as plain text.",
     "outlier": "An unusually fast or slow run; it is kept in the statistics.",
 }
+
+
+_SPLIT_CLASSES = {
+    "numeric": "numeric: rounding, not the draft",
+    "suspect": "suspect: more than rounding explains",
+    "unknown": "unknown: the engine shows no logits to tell by",
+}
+NOT_EXPLAINED = "not explained"
+
+
+def class_words(run: RunView) -> str | None:
+    """The class of a difference with its meaning; ``None`` where the texts are equal."""
+    if run.equal_off is not False:
+        return None
+    if run.is_prefix and run.split_class in (None, "unknown"):
+        return "one text only stopped earlier"
+    if run.split_class is None:
+        return NOT_EXPLAINED
+    return _SPLIT_CLASSES.get(run.split_class, run.split_class)
 
 
 def flag(name: str) -> str:

@@ -4,11 +4,14 @@ import sys
 from pathlib import Path
 
 from sqlalchemy.engine import Engine
+from sqlmodel import select
 
 from specdash.settings import PROJECT_ROOT
+from specdash.store.drafters import drafter_shares
 from specdash.store.measured import measured_loads
 from specdash.store.models import scan
-from specdash.store.session import read_session
+from specdash.store.session import read_session, write_session
+from specdash.store.tables import Run
 from specdash.store.unusable import unusable_files
 from specdash.worker.queue import Outcome
 
@@ -45,3 +48,30 @@ def test_a_broken_file_is_remembered_with_its_reason(engine: Engine, tmp_path: P
         (problem,) = unusable_files(session)
     assert problem.path == broken
     assert problem.reason
+
+
+def test_each_method_of_a_chained_arm_keeps_its_own_counters(
+    engine: Engine, tmp_path: Path
+) -> None:
+    workload = seeding.seed_workload(engine, n_prompts=2)
+    target = seeding.seed_model(engine, seeding.scripted_file(tmp_path), "target")
+    experiment = seeding.seed_experiment(engine, workload, target, ("ngram-simple+prompt-lookup",))
+    with read_session(engine) as session:
+        assert drafter_shares(session, experiment) == []
+    counted = {
+        "ngram-simple": {"n_generated": 9, "n_drafted": 4, "n_accepted": 3, "n_verify_steps": 1},
+        "prompt-lookup": {
+            "n_generated": 9,
+            "n_drafted": 2,
+            "n_accepted": 0,
+            "n_verify_steps": 1,
+            "accepted_histogram": [1, 0, 0],
+        },
+    }
+    with write_session(engine) as session:
+        for run in session.exec(select(Run)):
+            run.drafter_counters = counted if run.n_drafted else {}
+    with read_session(engine) as session:
+        first, second = drafter_shares(session, experiment)
+    assert (first.method, first.acceptance.acceptance_rate) == ("ngram-simple", 0.75)
+    assert (second.method, second.acceptance.n_drafted) == ("prompt-lookup", 2 * second.n_runs)

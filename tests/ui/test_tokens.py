@@ -60,3 +60,12 @@ def test_a_difference_starts_with_what_is_equal() -> None:
     assert "… b" in shown
     assert "&lt;x&gt;" in shown
     assert "(ends here)" in tokens.difference_html(("a",), split=1)
+
+
+def test_the_hint_names_which_of_several_methods_proposed() -> None:
+    steps = (Step(2, 1, 0.02, drafter=1, proposed=(12, 99)),)
+    marked = tokens.trace_tokens(("A", " b", " c"), steps)
+    chained = tokens.tokens_html(marked, {99: " x"}, ("ngram-simple", "prompt-lookup"))
+    assert "pass 1: proposed by prompt-lookup and accepted" in chained
+    assert "pass 1: proposed “␣x” by prompt-lookup, refused" in chained
+    assert "prompt-lookup" not in tokens.tokens_html(marked, {}, ("prompt-lookup",))

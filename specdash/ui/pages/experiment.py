@@ -9,6 +9,7 @@ from specdash.domain.summary import ArmSummary
 from specdash.store.comparison import choice_text
 from specdash.store.views import ExperimentReport, JobView, RunView
 from specdash.ui import charts, components, data, live, nav, ratios, rows, tables, verdicts
+from specdash.ui import experiment_parts as parts
 from specdash.ui import format as fmt
 from specdash.ui.repeat import repeat_command
 
@@ -112,6 +113,7 @@ def _summary_table(report: ExperimentReport) -> None:
     for arm in report.arms:
         if arm.prompts and not arm.is_baseline:
             _prompts_table(report, arm)
+    parts.chained_methods(report)
     measured = [a for a in report.arms if a.status == "measured"]
     with st.container(horizontal=True):
         for one, other in itertools.pairwise(measured):
@@ -200,6 +202,7 @@ def _page() -> None:
             st.fragment(_live_part, key="experiment_live", run_every=live.POLL_EVERY)(job.job_id)
         st.page_link(nav.QUEUE, label="Queue", icon=":material/list_alt:")
     live.error_of(job)
+    parts.environment_warnings(report)
     runs = data.runs(experiment_id)
     if not runs:
         _environment(report)
@@ -207,6 +210,8 @@ def _page() -> None:
     _verdicts(report)
     _pictures(report)
     _summary_table(report)
+    parts.same_texts(report, runs)
+    parts.memory_part(report, runs)
     _runs(report, runs)
     _environment(report)
 

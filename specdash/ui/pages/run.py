@@ -2,8 +2,9 @@
 
 import streamlit as st
 
+from specdash.domain.arms import parse_arm
 from specdash.store.views import RunDetail
-from specdash.ui import charts, components, data, nav, tokens, words
+from specdash.ui import charts, components, data, equality, nav, tokens, words
 from specdash.ui import format as fmt
 
 _STEPS_SHOWN = 400
@@ -52,6 +53,7 @@ def _facts(detail: RunDetail) -> None:
 def _text(detail: RunDetail) -> None:
     marked = tokens.trace_tokens(detail.token_texts, detail.steps)
     names = detail.refused_texts
+    methods = [c.method for c in parse_arm(detail.run.arm).calls]
     st.subheader("How the text came to be")
     drafted = any(s.n_drafted for s in detail.steps or ())
     if detail.steps is None:
@@ -64,7 +66,7 @@ def _text(detail: RunDetail) -> None:
         st.html(tokens.legend_html(marked))
         st.caption("Point at a coloured token to see what was proposed.")
     with st.container(border=True):
-        st.html(tokens.tokens_html(marked, names))
+        st.html(tokens.tokens_html(marked, names, methods))
     if detail.steps and drafted:
         steps = detail.steps[:_STEPS_SHOWN]
         components.show_figure(charts.steps_figure(steps), key="run_steps")
@@ -79,6 +81,7 @@ def _text(detail: RunDetail) -> None:
                         "Token": t.index + 1,
                         "Pass": t.step,
                         "Proposed": tokens.proposed_name(t.proposed, names),
+                        "By": tokens.method_name(t, methods) or methods[0],
                         "Written instead": tokens.visible(t.text),
                     }
                     for t in replaced
@@ -93,10 +96,8 @@ def _side_by_side(detail: RunDetail) -> None:
     if detail.run.equal_off is not False or split is None or detail.off_token_texts is None:
         return
     st.subheader("Where the texts part")
-    st.caption(
-        "A pass over several tokens computes with other rounding than one over a single token; "
-        "where the two best tokens are almost tied the choice can flip, and the texts part."
-    )
+    st.markdown(equality.difference_sentence(detail.run))
+    st.caption(equality.WHY_TEXTS_PART)
     left, right = st.columns(2)
     with left:
         st.markdown("**Without drafting**")
