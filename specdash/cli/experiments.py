@@ -14,6 +14,13 @@ _Arms = Annotated[
     typer.Option("--arm", help="METHOD[:key=value,...]; repeat it. 'off' is always added."),
 ]
 _Rounds = Annotated[int, typer.Option(min=1, help="Times each prompt runs per arm.")]
+_Precision = Annotated[
+    float | None,
+    typer.Option(help="Add rounds until each interval ends within this share: 0.03 is 3 %."),
+]
+_MaxRounds = Annotated[
+    int | None, typer.Option(min=1, help="Most rounds with --precision; unset: 10.")
+]
 _Prompts = Annotated[
     int | None, typer.Option("--prompts", min=1, help="The first N prompts; unset: all.")
 ]
@@ -61,6 +68,8 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
         workload: _Workload,
         arm: _Arms,
         rounds: _Rounds = 3,
+        precision: _Precision = None,
+        max_rounds: _MaxRounds = None,
         prompts: _Prompts = None,
         max_tokens: _MaxTokens = 256,
         engine: _EngineName = "llama-cpp",
@@ -83,6 +92,8 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
             workload=workload,
             arms=arm,
             rounds=rounds,
+            precision=precision,
+            max_rounds=max_rounds,
             n_prompts=prompts,
             max_tokens=max_tokens,
             engine=engine,

@@ -4,6 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+STOP_FROM_PROMPTS = 6
+"""Rounds may be added until intervals are narrow from this many prompts up."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
@@ -14,6 +17,8 @@ class PlannedRun:
     round: int
     order_index: int
     is_warmup: bool
+    repeat: int = 0
+    """How often the block had been run before: a disturbed one is run again."""
 
 
 def build_plan(
@@ -50,3 +55,11 @@ def block_order(n_arms: int, prompt: int, round_: int, seed: int) -> tuple[int, 
         return tuple(arms if (prompt + round_) % 2 == 0 else reversed(arms))
     random.Random(f"{seed}:{round_}:{prompt}").shuffle(arms)
     return tuple(arms)
+
+
+def build_block(*, n_arms: int, prompt: int, round_: int, seed: int) -> Sequence[PlannedRun]:
+    """One more block, ordered as the plan would have it; the order index counts within it."""
+    return tuple(
+        PlannedRun(arm, prompt, round_, index, is_warmup=False)
+        for index, arm in enumerate(block_order(n_arms, prompt, round_, seed))
+    )

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import nctdtrinc, stdtrit
 
+from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.domain.statistics import Estimate, PromptSample, t_quantile
 
-STOP_FROM_PROMPTS = 6
 _MOST_PROMPTS = 200
 _MOST_ROUNDS = 30
 

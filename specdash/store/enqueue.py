@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from specdash.domain.arms import Arm, with_baseline
+from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.domain.workload import content_hash
 from specdash.engines.base import GenerationSettings
 from specdash.engines.registry import ENGINE_NAMES
@@ -36,6 +37,8 @@ from specdash.store.views import ModelView
 SAME_CLICK = timedelta(seconds=60)
 """The same request of one browser within this time is the same job."""
 _MAX_ARMS = 32
+DEFAULT_MAX_ROUNDS = 10
+MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,13 @@ class ExperimentRequest:
     n_prompts: int | None = None
     """The first so many prompts; ``None``: all."""
     max_tokens: int = 256
+    precision: float | None = None
+    """Add rounds until the half-width of every arm's interval is at most this share of its ratio.
+
+    ``None``: exactly ``rounds`` rounds.
+    """
+    max_rounds: int | None = None
+    """The most rounds with ``precision``; ``None``: 10, or ``rounds`` if that is more."""
     warmup: int = 1
     order_seed: int = 1
     generation: GenerationSettings = field(default_factory=GenerationSettings)
@@ -198,6 +208,8 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
         engine=request.engine,
         protocol={
             "rounds": request.rounds,
+            "precision": request.precision,
+            "max_rounds": _max_rounds(request),
             "n_prompts": n_prompts,
             "max_tokens": request.max_tokens,
             "warmup": request.warmup,
@@ -247,12 +259,40 @@ def _check_numbers(request: ExperimentRequest) -> None:
             raise UsageError(f"{name} is {value}; it must be at least {least}.")
     if request.time_limit_s is not None and request.time_limit_s <= 0:
         raise UsageError("The time limit must be more than 0 s.")
+    _check_precision(request)
     if request.engine not in ENGINE_NAMES:
         raise UsageError(
             f"Unknown engine '{request.engine}'.", f"Known engines: {', '.join(ENGINE_NAMES)}."
         )
     if len(request.arms) > _MAX_ARMS:
         raise UsageError(f"{len(request.arms)} arms are asked for; at most {_MAX_ARMS} are run.")
+
+
+def _check_precision(request: ExperimentRequest) -> None:
+    if request.precision is None:
+        if request.max_rounds is not None:
+            raise UsageError(
+                "A most number of rounds is asked for without a precision.",
+                "Name the precision too, or only the rounds.",
+            )
+        return
+    if not 0.001 <= request.precision <= 1:
+        raise UsageError(
+            f"The precision is {request.precision:g}; it must be between 0.001 and 1.",
+            "0.03 asks for an interval that ends within 3 % of the ratio.",
+        )
+    most = _max_rounds(request)
+    if most is not None and not request.rounds <= most <= MOST_ROUNDS:
+        raise UsageError(
+            f"At most {most} rounds are asked for; it must be between the {request.rounds} that "
+            f"run anyway and {MOST_ROUNDS}."
+        )
+
+
+def _max_rounds(request: ExperimentRequest) -> int | None:
+    if request.precision is None:
+        return None
+    return request.max_rounds or max(request.rounds, DEFAULT_MAX_ROUNDS)
 
 
 def _check_workload(session: Session, request: ExperimentRequest) -> int:
@@ -270,6 +310,11 @@ def _check_workload(session: Session, request: ExperimentRequest) -> int:
         raise UsageError(
             f"Workload '{workload.name}' holds {there} prompts; {asked} are asked for.",
             f"Ask for at most {there}.",
+        )
+    if request.precision is not None and asked < STOP_FROM_PROMPTS:
+        raise UsageError(
+            f"Stopping on precision takes at least {STOP_FROM_PROMPTS} prompts; it is {asked}.",
+            "Take more prompts, or a fixed number of rounds.",
         )
     return asked
 
@@ -318,6 +363,8 @@ def _digest(request: ExperimentRequest, n_prompts: int, drafts: Mapping[str, Mod
         "generation": asdict(request.generation),
         "arms": [[a.canonical(hashes), a.replica] for a in request.arms],
         "rounds": request.rounds,
+        "precision": request.precision,
+        "max_rounds": _max_rounds(request),
         "n_prompts": n_prompts,
         "max_tokens": request.max_tokens,
         "warmup": request.warmup,

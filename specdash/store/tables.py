@@ -160,7 +160,7 @@ class Experiment(SQLModel, table=True):
     machine_id: int | None = Field(default=None, foreign_key="machine.id", index=True)
     engine: str = Field(max_length=32)
     protocol: dict[str, Any] = _json()
-    """rounds, n_prompts, max_tokens, warmup, order_seed."""
+    """rounds, precision, max_rounds, n_prompts, max_tokens, warmup, order_seed."""
     generation: dict[str, Any] = _json()
     """The fields of :class:`specdash.engines.base.GenerationSettings`."""
     base_key: str | None = Field(default=None, max_length=64, index=True)

@@ -9,7 +9,7 @@ from specdash.errors import ModelError
 from specdash.settings import Settings
 from specdash.store.records import known_id
 from specdash.store.session import read_session
-from specdash.store.tables import Experiment, ExperimentArm, Model, PromptRow
+from specdash.store.tables import Experiment, ExperimentArm, Model, PromptRow, WorkloadVersion
 from specdash.worker.protocol import (
     JobSpec,
     SpecArm,
@@ -76,6 +76,9 @@ def _build(session: Session, job: ClaimedJob) -> JobSpec:
         warmup=protocol["warmup"],
         max_tokens=protocol["max_tokens"],
         order_seed=protocol["order_seed"],
+        precision=protocol.get("precision"),
+        max_rounds=protocol.get("max_rounds"),
+        weights=session.get_one(WorkloadVersion, experiment.workload_id).weights,
     )
 
 

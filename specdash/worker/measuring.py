@@ -1,13 +1,15 @@
 """The measured part of a job: runs in the planned order, then what the texts differ by."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from specdash.domain.arms import Arm
 from specdash.domain.divergence import classify
-from specdash.domain.plan import PlannedRun, build_plan
+from specdash.domain.metrics import decode_tok_s
+from specdash.domain.plan import PlannedRun, build_block, build_plan
 from specdash.engines.base import Engine, PreparedPrompt, RunRecord, SplitFacts
 from specdash.worker.protocol import (
     ArmEvent,
@@ -27,11 +29,12 @@ Send = Callable[[ArmEvent | PhaseEvent | ProgressEvent | RunEvent | SplitEvent],
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A run that was made, as far as its text matters."""
+    """A run that was made, as far as what follows needs it."""
 
     arm: int
     run: PlannedRun
     token_ids: tuple[int, ...]
+    tok_s: float | None
 
 
 class Measuring:
@@ -54,32 +57,39 @@ class Measuring:
         self._send = send
         self._clock = clock
         self._done: list[_Done] = []
+        self._queue: deque[PlannedRun] = deque()
+        self._eta = _Eta()
+        self.precision_reached: bool | None = None
+        """Whether the intervals became as narrow as asked; ``None`` where it was not asked."""
         self._inactive: dict[int, str] = {}
 
     def measure(self) -> None:
-        """Every planned run, then the last word on each arm."""
-        indices = list(self._arms)
-        plan = build_plan(
-            n_arms=len(indices),
-            n_prompts=len(self._prepared),
-            rounds=self._spec.rounds,
-            warmup=self._spec.warmup,
-            seed=self._spec.order_seed,
-        )
-        eta = _Eta(plan)
-        phase = ""
+        """Every planned run and the rounds that precision asks for, then the last word on arms."""
         began = self._clock()
-        for done, run in enumerate(plan):
+        indices = list(self._arms)
+        self._queue.extend(
+            build_plan(
+                n_arms=len(indices),
+                n_prompts=len(self._prepared),
+                rounds=self._spec.rounds,
+                warmup=self._spec.warmup,
+                seed=self._spec.order_seed,
+            )
+        )
+        phase = ""
+        rounds = self._spec.rounds
+        while self._queue:
+            run = self._queue.popleft()
             now_phase = "warm-up" if run.is_warmup else "measuring"
             if now_phase != phase:
                 phase = now_phase
                 self._send(PhaseEvent(phase=phase))
-            started = self._clock()
             self._run(indices[run.arm], run)
-            eta.add(run, self._clock() - started)
-            rest = plan[done + 1 :]
-            self._send(ProgressEvent(done=done + 1, total=len(plan), eta_s=eta.remaining_s(rest)))
-        self._explain_differences(self._clock() - began, len(plan))
+            if not self._queue and self._wants_round(rounds):
+                self._queue.extend(self._round(rounds))
+                rounds += 1
+            self._progress(self._eta.remaining_s(self._queue))
+        self._explain_differences(self._clock() - began)
         for index in indices:
             self._send(
                 ArmEvent(
@@ -89,15 +99,72 @@ class Measuring:
                 )
             )
 
+    def _wants_round(self, rounds: int) -> bool:
+        """Whether another whole round is to follow; looks at widths only."""
+        spec = self._spec
+        if spec.precision is None:
+            return False
+        self.precision_reached = self._is_precise(spec.precision)
+        return not self.precision_reached and rounds < (spec.max_rounds or spec.rounds)
+
+    def _is_precise(self, precision: float) -> bool:
+        # scipy takes memory and time that only this needs.
+        from specdash.domain.blocks import BlockRun
+        from specdash.domain.stopping import rounds_suffice
+
+        baseline = self._baseline()
+        return rounds_suffice(
+            [
+                BlockRun(
+                    run.order_index,
+                    done.arm,
+                    run.prompt,
+                    run.round,
+                    run.order_index,
+                    len(done.token_ids) - 1,
+                    done.tok_s,
+                )
+                for done in self._done
+                if not (run := done.run).is_warmup and done.tok_s is not None
+            ],
+            baseline_id=baseline,
+            arm_ids=[i for i in self._arms if i != baseline and i not in self._inactive],
+            categories=dict(enumerate(p.category for p in self._prepared)),
+            weights=self._spec.weights or None,
+            precision=precision,
+        )
+
+    def _round(self, round_: int) -> list[PlannedRun]:
+        return [
+            run
+            for prompt in range(len(self._prepared))
+            for run in build_block(
+                n_arms=len(self._arms),
+                prompt=prompt,
+                round_=round_,
+                seed=self._spec.order_seed,
+            )
+        ]
+
+    def _progress(self, eta_s: float) -> None:
+        done = len(self._done)
+        self._send(ProgressEvent(done=done, total=done + len(self._queue), eta_s=eta_s))
+
+    def _baseline(self) -> int:
+        return next(index for index, arm in self._arms.items() if arm.is_baseline)
+
     def _run(self, index: int, run: PlannedRun) -> None:
+        run = replace(run, order_index=len(self._done))
         started_at = datetime.now(UTC).isoformat()
+        started = self._clock()
         record = self._engine.run(self._arms[index], self._prepared[run.prompt])
+        self._eta.add(run.arm, self._clock() - started)
         if record.proof is False:
             self._inactive.setdefault(index, record.proof_reason or "Nothing proves that it ran.")
-        self._done.append(_Done(index, run, record.token_ids))
+        self._done.append(_Done(index, run, record.token_ids, decode_tok_s(record.counters)))
         self._send(_run_event(self._spec, index, run, started_at, record))
 
-    def _explain_differences(self, measured_s: float, n_runs: int) -> None:
+    def _explain_differences(self, measured_s: float) -> None:
         """The control of METHOD 7 for every text that parts from ``off``, outside every clock.
 
         A text that comes again is explained once, so this takes about as long as one round; it
@@ -125,12 +192,12 @@ class Measuring:
                 )
             self._send(_split_event(on, known[key]))
             spent = self._clock() - started
-            eta_s = min(spent / number * (len(pairs) - number), max(0.0, limit_s - spent))
-            self._send(ProgressEvent(done=n_runs, total=n_runs, eta_s=eta_s))
+            rest_s = spent / number * (len(pairs) - number)
+            self._progress(min(rest_s, max(0.0, limit_s - spent)))
 
     def _pairs(self) -> list[tuple[_Done, _Done]]:
         """Each on-run with the ``off`` run of its block."""
-        baseline = next(index for index, arm in self._arms.items() if arm.is_baseline)
+        baseline = self._baseline()
         off = {_block(done.run): done for done in self._done if done.arm == baseline}
         return [(done, off[_block(done.run)]) for done in self._done if done.arm != baseline]
 
@@ -138,20 +205,17 @@ class Measuring:
 class _Eta:
     """Expected seconds of the runs to come: the mean of the arm's own runs, else of all."""
 
-    def __init__(self, plan: Sequence[PlannedRun]) -> None:
-        self._seconds: dict[int, list[float]] = {run.arm: [] for run in plan}
+    def __init__(self) -> None:
+        self._seconds: dict[int, list[float]] = {}
 
-    def add(self, run: PlannedRun, seconds: float) -> None:
-        self._seconds[run.arm].append(seconds)
+    def add(self, arm: int, seconds: float) -> None:
+        self._seconds.setdefault(arm, []).append(seconds)
 
-    def remaining_s(self, rest: Sequence[PlannedRun]) -> float:
+    def remaining_s(self, rest: Iterable[PlannedRun]) -> float:
         everything = [s for seconds in self._seconds.values() for s in seconds]
         overall = sum(everything) / len(everything)
-        means = {
-            arm: sum(seconds) / len(seconds) if seconds else overall
-            for arm, seconds in self._seconds.items()
-        }
-        return sum(means[run.arm] for run in rest)
+        means = {arm: sum(seconds) / len(seconds) for arm, seconds in self._seconds.items()}
+        return sum(means.get(run.arm, overall) for run in rest)
 
 
 def _block(run: PlannedRun) -> tuple[int, int, bool]:

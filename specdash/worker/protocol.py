@@ -78,6 +78,12 @@ class JobSpec(_Model):
     warmup: int = Field(ge=0)
     max_tokens: int = Field(ge=1)
     order_seed: int
+    precision: float | None = Field(default=None, gt=0)
+    """Half-width of every arm's interval, as a share of its ratio, at which rounds end."""
+    max_rounds: int | None = None
+    """With ``precision``: the most rounds; ``rounds`` are the least."""
+    weights: dict[str, float] = {}
+    """Of the workload's categories."""
 
 
 class PhaseEvent(_Model):
@@ -205,6 +211,8 @@ class DoneEvent(_Model):
     event: Literal["done"] = "done"
     machine_end: dict[str, object] = {}
     """Load, frequency, temperature at the end; peak memory of the runner."""
+    precision_reached: bool | None = None
+    """``None`` where rounds were fixed beforehand."""
 
 
 Event = Annotated[

@@ -25,6 +25,8 @@ class Wish:
     workload: str
     arms: Sequence[str] = field(default_factory=tuple)
     rounds: int = 3
+    precision: float | None = None
+    max_rounds: int | None = None
     n_prompts: int | None = None
     max_tokens: int = 256
     engine: str = "llama-cpp"
@@ -55,6 +57,8 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
         arms=arms,
         drafts=drafts,
         rounds=wish.rounds,
+        precision=wish.precision,
+        max_rounds=wish.max_rounds,
         n_prompts=wish.n_prompts,
         max_tokens=wish.max_tokens,
         generation=GenerationSettings(

@@ -91,7 +91,11 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
         _apply_split(session, job, event)
     elif isinstance(event, DoneEvent):
         experiment = session.get_one(Experiment, job.experiment_id)
-        experiment.environment = {**experiment.environment, "end": event.machine_end}
+        experiment.environment = {
+            **experiment.environment,
+            "end": event.machine_end,
+            "precision_reached": event.precision_reached,
+        }
 
 
 def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEvent) -> None:

@@ -151,11 +151,14 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             )
         )
         ready = _check_arms(spec, engine, channel)
-        Measuring(spec, ready, prepared, engine, channel.send).measure()
+        measuring = Measuring(spec, ready, prepared, engine, channel.send)
+        measuring.measure()
     finally:
         engine.close()
     channel.send(PhaseEvent(phase="done"))
-    channel.send(DoneEvent(machine_end=load_snapshot()))
+    channel.send(
+        DoneEvent(machine_end=load_snapshot(), precision_reached=measuring.precision_reached)
+    )
 
 
 def _check_arms(spec: JobSpec, engine: Engine, channel: _Channel) -> dict[int, Arm]:

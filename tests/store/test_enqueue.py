@@ -48,6 +48,8 @@ def test_a_request_becomes_an_experiment_with_off_first(
     assert experiment.arm_texts == ("off", "ngram-simple:size_n=3,size_m=8")
     assert experiment.protocol == {
         "rounds": 3,
+        "precision": None,
+        "max_rounds": None,
         "n_prompts": 4,
         "max_tokens": 160,
         "warmup": 0,
@@ -91,6 +93,14 @@ def test_a_draft_is_found_by_its_name_and_stored_with_hash_and_path(
         ({"warmup": -1}, "warmup is -1; it must be at least 0."),
         ({"n_prompts": 0}, "n_prompts is 0; it must be at least 1."),
         ({"n_prompts": 5}, "Workload 'seeded' holds 4 prompts; 5 are asked for."),
+        ({"precision": 0.03}, "Stopping on precision takes at least 6 prompts; it is 4."),
+        ({"precision": 0.0}, "The precision is 0; it must be between 0.001 and 1."),
+        ({"precision": float("nan")}, "The precision is nan; it must be between 0.001 and 1."),
+        (
+            {"precision": 0.03, "rounds": 5, "max_rounds": 4},
+            "At most 4 rounds are asked for; it must be between the 5 that run anyway and 100.",
+        ),
+        ({"max_rounds": 4}, "A most number of rounds is asked for without a precision."),
         ({"engine": "guess"}, "Unknown engine 'guess'. Known engines: llama-cpp, scripted"),
         ({"time_limit_s": 0.0}, "The time limit must be more than 0 s."),
         ({"arms": ("draft-simple:model=absent",)}, "Unknown draft model 'absent'."),
@@ -265,3 +275,20 @@ def test_similar_experiments_are_found_newest_first(
     )
     with read_session(engine) as session:
         assert list(find_similar(session, request)) == [2, 1]
+
+
+def test_a_precision_is_stored_and_makes_another_request(engine: Engine, target: int) -> None:
+    six = seed_workload(engine, n_prompts=6, name="six")
+    fixed = queue_scripted(engine, six, target, rounds=2)
+    asked = queue_scripted(engine, six, target, rounds=2, precision=0.05)
+    capped = queue_scripted(engine, six, target, rounds=2, precision=0.05, max_rounds=4)
+    with read_session(engine) as session:
+        protocols = [
+            experiment_report(session, q.experiment_id).experiment.protocol
+            for q in (fixed, asked, capped)
+        ]
+    assert [(p["rounds"], p["precision"], p["max_rounds"]) for p in protocols] == [
+        (2, None, None),
+        (2, 0.05, 10),
+        (2, 0.05, 4),
+    ]
