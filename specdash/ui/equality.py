@@ -67,6 +67,7 @@ def difference_rows(runs: Sequence[RunView]) -> list[Row]:
     return [
         {
             "Open": nav.run_url(r.run_id),
+            "Class": words.class_words(r),
             "Arm": r.arm,
             "Prompt": r.prompt_key,
             "Round": r.round + 1,
@@ -75,7 +76,6 @@ def difference_rows(runs: Sequence[RunView]) -> list[Row]:
             else r.first_difference + 1,
             "Tokens": r.n_generated,
             "Positions that agree (%)": None if r.agreement is None else 100 * r.agreement,
-            "Class": words.class_words(r),
             "Gap of the two best logits": r.split_margin,
             "Largest change by chunks": r.split_logit_change,
             "Rank among off's logits": r.split_rank,

@@ -4,12 +4,27 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from specdash.store.views import ExperimentReport, RunView
+from specdash.store.views import ExperimentReport, ExperimentView, RunView
 from specdash.ui import components, data, equality, memory, pair_rows, rows, tables
 from specdash.ui import format as fmt
 from specdash.ui.rows import Row
 
 _SHORT_OF_MEMORY = 0.8
+
+
+def precision_words(experiment: ExperimentView) -> str | None:
+    """Until when rounds were added, and whether that was reached; ``None`` with fixed rounds."""
+    asked = experiment.protocol.get("precision")
+    if not isinstance(asked, float):
+        return None
+    text = (
+        f"Rounds are added until every interval is within {fmt.percent(asked, 1)} of its ratio, "
+        f"at most {experiment.protocol.get('max_rounds')} rounds"
+    )
+    reached = experiment.environment.get("precision_reached")
+    if reached is None:
+        return f"{text}."
+    return f"{text}: {'reached' if reached else 'not reached, the cap came first'}."
 
 
 def environment_warnings(report: ExperimentReport) -> None:

@@ -9,7 +9,7 @@ from specdash.ui import format as fmt
 from specdash.ui import nav, words
 from specdash.ui.board import rank
 from specdash.ui.drafts import Draft
-from specdash.ui.memory import HostMemory, LoadMemory, default_context, pair_estimate
+from specdash.ui.memory import HostMemory, LoadMemory, pair_estimate
 from specdash.ui.rows import Row
 
 _MIB = 2**20
@@ -74,17 +74,15 @@ def _draft_row(
         "Draft": model.name,
         "Fits": "yes" if verdict.compatible else "no",
         "Why": verdict.reason,
-        "To know": "; ".join(notes) or None,
         "Best measured": result_words(result) if result is not None else None,
         "Result": nav.experiment_url(result.experiment_id) if result is not None else None,
-        "Parameters": fmt.parameters(model.n_params) if model.n_params is not None else None,
-        "Of the target's parameters (%)": _share(model.n_params, target.n_params),
         "Size (MiB)": model.size_bytes / _MIB,
-        "Of the target's bytes (%)": _share(model.size_bytes, target.size_bytes),
-        f"Memory of both at {default_context(target)} tokens (MiB)": None
-        if needed is None
-        else needed / _MIB,
+        "Bytes of the target (%)": _share(model.size_bytes, target.size_bytes),
+        "Parameters": fmt.parameters(model.n_params) if model.n_params is not None else None,
+        "Parameters of the target (%)": _share(model.n_params, target.n_params),
+        "Memory of both (MiB)": None if needed is None else needed / _MIB,
         "In free memory": memory.fits(needed),
+        "To know": "; ".join(notes) or None,
         "Method": draft.method,
         "Failed rule": verdict.failed_rule,
     }

@@ -8,6 +8,8 @@ _PROTOCOL_OPTIONS = (
     ("rounds", "--rounds"),
     ("n_prompts", "--prompts"),
     ("max_tokens", "--max-tokens"),
+    ("precision", "--precision"),
+    ("max_rounds", "--max-rounds"),
 )
 _GENERATION_OPTIONS = (
     ("n_ctx", "--n-ctx"),

@@ -1,7 +1,7 @@
 """Tables of :mod:`specdash.ui.rows`: numbers right-aligned with fitting digits, links, times."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
@@ -24,12 +24,19 @@ _DIGITS = {
     "Prefill (s)": "%.2f",
     "Size (MiB)": "%.1f",
     "Peak memory (MiB)": "%.0f",
+    "Memory of both (MiB)": "%.0f",
     "Gap of the two best logits": "%.3g",
     "Largest change by chunks": "%.3g",
     "Estimated (MiB)": "%.0f",
     "Measured peak (MiB)": "%.0f",
 }
 
+# Long texts would push everything after them out of sight.
+_WIDTHS: dict[str, Literal["small", "medium", "large"]] = {
+    "Why": "medium",
+    "To know": "large",
+    "Best measured": "medium",
+}
 _HELP = {
     "Ratio": "Speed with drafting / off: exp of the mean over prompts of ln(on / off).",
     "Low": "Lower end of the 95 % t interval over prompts.",
@@ -78,8 +85,8 @@ def show_rows(
             config[column] = st.column_config.NumberColumn(
                 format=_DIGITS[column], help=_HELP.get(column)
             )
-        elif column.startswith("Memory of both"):
-            config[column] = st.column_config.NumberColumn(format="%.0f")
+        elif column in _WIDTHS:
+            config[column] = st.column_config.Column(width=_WIDTHS[column])
         elif column.endswith(("(tokens/s)", "(%)")):
             config[column] = st.column_config.NumberColumn(format="%.1f", help=_HELP.get(column))
         elif column in _HELP:

@@ -249,6 +249,26 @@ def test_a_second_off_and_the_drafts_own_settings_are_queued(seeded: Engine) -> 
 
 
 @pytest.mark.usefixtures("no_checks")
+def test_rounds_until_it_is_precise_are_asked_for_from_six_prompts_up(
+    seeded: Engine,
+) -> None:
+    seeding.seed_workload(seeded, "ten", n_prompts=10)
+    app = open_page(nav.NEW)
+    app.selectbox(key="new_workload").select("seeded").run()
+    assert "From 6 prompts up" in everything(app)
+    app.selectbox(key="new_workload").select("ten").run()
+    app.toggle(key="new_precise").set_value(True).run()
+    app.number_input(key="new_precision").set_value(2.0).run()
+    app.button(key="new_queue").click().run()
+    assert not app.exception
+    with read_session(seeded) as session:
+        experiment = experiment_report(session, 3).experiment
+    assert (experiment.protocol["precision"], experiment.protocol["max_rounds"]) == (0.02, 10)
+    assert "within 2.0" in everything(app)
+    assert any("--precision 0.02 --max-rounds 10" in c.value for c in app.code)
+
+
+@pytest.mark.usefixtures("no_checks")
 def test_an_arm_out_of_range_is_refused_beside_the_field(seeded: Engine) -> None:
     app = open_page(nav.NEW)
     app.text_input(key="new_arm_text").set_value("ngram-simple:size_n=0").run()

@@ -47,8 +47,8 @@ def test_a_draft_row_has_sizes_as_shares_and_the_best_result_with_its_address() 
     best = history_row(experiment_id=8)
     results = pair_rows.best_results([slow, best], [load(7), load(8)])
     (row,) = pair_rows.draft_rows(TARGET, [FITS], results, [(TARGET, SMALL)], HOST)
-    assert row["Of the target's parameters (%)"] == 10
-    assert row["Of the target's bytes (%)"] == 15
+    assert row["Parameters of the target (%)"] == 10
+    assert row["Bytes of the target (%)"] == 15
     assert row["In free memory"] == "not now"
     assert row["Best measured"] == "1.25x (1.18x to 1.33x), faster, on extract"
     assert row["Result"] == "experiment?id=8"

@@ -46,6 +46,9 @@ def _header(report: ExperimentReport) -> None:
         f"at most {protocol.get('max_tokens')} tokens"
     )
     st.caption(fmt.plain(facts))
+    precision = parts.precision_words(experiment)
+    if precision:
+        st.caption(precision)
     st.caption(f"Queued {fmt.plain(fmt.when(experiment.created_at, components.zone()))}")
 
 

@@ -134,7 +134,10 @@ def _drafts_of(models: Sequence[ModelView]) -> None:
         target = usable[name]
         found = every_draft_for(target, models)
         fitting = sum(d.verdict.compatible for d in found)
-        st.markdown(f"**{fmt.out_of(fitting, len(found))}** can draft for {fmt.code(name)}.")
+        st.markdown(
+            f"**{fmt.out_of(fitting, len(found))}** can draft for {fmt.code(name)}. Memory is "
+            f"estimated for a context of {fmt.count(memory.default_context(target))} tokens."
+        )
         results = data.history(HistoryFilter(targets=(name,), states=("succeeded",)))
         shown = pair_rows.draft_rows(
             target,

@@ -7,8 +7,14 @@ from dataclasses import replace
 import streamlit as st
 
 from specdash.domain.arms import Arm, parse_arm
+from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.engines.base import GenerationSettings
-from specdash.store.enqueue import DuplicateError, ExperimentRequest, queue_experiment
+from specdash.store.enqueue import (
+    DEFAULT_MAX_ROUNDS,
+    DuplicateError,
+    ExperimentRequest,
+    queue_experiment,
+)
 from specdash.store.views import ModelView, WorkloadView
 from specdash.ui import arms_form, checks, components, data, nav
 from specdash.ui import format as fmt
@@ -86,6 +92,40 @@ def _protocol(workload: WorkloadView) -> tuple[int, int, int]:
             help="Answers may end earlier by themselves. Under 64 tokens a speed is uncertain.",
         )
     return n_prompts, n_rounds, max_tokens
+
+
+def _precision(n_prompts: int, n_rounds: int) -> tuple[float | None, int | None]:
+    """Half-width at which rounds end, as a share, and the most rounds; nothing when fixed."""
+    if n_prompts < STOP_FROM_PROMPTS:
+        st.caption(f"From {STOP_FROM_PROMPTS} prompts up, rounds can go on until it is precise.")
+        return None, None
+    wanted = st.toggle(
+        "Add rounds until it is precise",
+        key="new_precise",
+        help="Rounds are added until every arm's interval is as narrow as asked. Only the width "
+        "is looked at, never who leads, so this bends no verdict.",
+    )
+    if not wanted:
+        return None, None
+    left, right = st.columns(2)
+    with left:
+        percent = st.number_input(
+            "Half-width of every interval (%)",
+            min_value=0.1,
+            max_value=100.0,
+            value=3.0,
+            step=0.5,
+            key="new_precision",
+        )
+    with right:
+        most = st.number_input(
+            "At most so many rounds",
+            min_value=n_rounds,
+            max_value=50,
+            value=max(n_rounds, DEFAULT_MAX_ROUNDS),
+            key=f"new_max_rounds_{n_rounds}",
+        )
+    return percent / 100, most
 
 
 def _replica() -> tuple[Arm, ...]:
@@ -223,6 +263,7 @@ def _page() -> None:
         arms_form.show_arms(target, models)
         st.subheader("Protocol")
         n_prompts, n_rounds, max_tokens = _protocol(workload)
+        precision, max_rounds = _precision(n_prompts, n_rounds)
         replica = _replica()
         generation = _generation(target)
         note, tags = _note()
@@ -233,6 +274,8 @@ def _page() -> None:
         rounds=n_rounds,
         n_prompts=n_prompts,
         max_tokens=max_tokens,
+        precision=precision,
+        max_rounds=max_rounds,
         generation=generation,
         note=note,
         tags=tags,
