@@ -188,6 +188,7 @@ def upgrade() -> None:
     sa.Column('prompt_id', sa.Integer(), nullable=False),
     sa.Column('attempt', sa.Integer(), nullable=False),
     sa.Column('round', sa.Integer(), nullable=False),
+    sa.Column('repeat', sa.Integer(), nullable=False),
     sa.Column('order_index', sa.Integer(), nullable=False),
     sa.Column('is_warmup', sa.Boolean(), nullable=False),
     sa.Column('started_at', sqlmodel.UTCDateTime(), nullable=False),

@@ -110,7 +110,7 @@ class ArmSummary:
     advice: str | None
     """What more would settle an unresolved case, in one sentence."""
     excluded_run_ids: tuple[int, ...] = ()
-    """Measured runs that left the ratio with a block marked as warm-up; they stay visible."""
+    """Runs that left with a block that was disturbed or marked as warm-up; they stay visible."""
     outlier_run_ids: tuple[int, ...] = ()
     """Runs unusually far from the others of their arm; flagged and kept."""
     tied_with_best: bool | None = None

@@ -38,6 +38,7 @@ __all__ = [
 SHORT_TOKENS = 64
 """A run with fewer tokens carries the flag ``short``."""
 DEGENERATE = "degenerate"
+DISTURBED = "disturbed"
 _MEASURED = "measured"
 _NUMERIC = DifferenceClass.NUMERIC.value
 _SUSPECT = DifferenceClass.SUSPECT.value
@@ -52,10 +53,10 @@ def summarise(
     """One summary per arm, in the given order.
 
     Runs pair with the ``off`` run of the same prompt and round. Runs without a speed, and blocks
-    with a run marked as warm-up, take no part in the ratio.
+    with a run marked as warm-up, take no part in the ratio; disturbed runs take part in nothing.
     """
     ordered = sorted(runs, key=lambda r: (r.order_index, r.run_id))
-    measured = [r for r in ordered if not r.is_warmup]
+    measured = [r for r in ordered if _counts(r)]
     experiment = ExperimentFacts(
         blocks=arrange(
             BlockRun(
@@ -109,7 +110,8 @@ def _ties(experiment: ExperimentFacts, arm_ids: Sequence[int]) -> Mapping[int, b
 def _summarise_arm(
     arm: ArmFacts, runs: Sequence[RunFacts], experiment: ExperimentFacts, ties: Mapping[int, bool]
 ) -> ArmSummary:
-    measured = [r for r in runs if not r.is_warmup]
+    measured = [r for r in runs if _counts(r)]
+    disturbed = [r.run_id for r in runs if not r.is_warmup and DISTURBED in r.flags]
     counters = [r.counters for r in measured]
     against = Against()
     if not arm.is_baseline and arm.status not in _WITHOUT_RATIO:
@@ -147,17 +149,21 @@ def _summarise_arm(
         plain_s=_sum_known(c.plain_s for c in counters),
         other_s=_sum_known(c.other_s for c in counters),
         n_runs=len(measured),
-        n_warmup=len(runs) - len(measured),
+        n_warmup=sum(r.is_warmup for r in runs),
         n_prompts=n_prompts,
         n_rounds=len({r.round for r in measured}),
         n_equal=sum(compared),
         n_compared=len(compared),
-        flags=_flags(arm, measured, against, accepted, experiment),
+        flags=(
+            *_flags(arm, measured, against, accepted, experiment),
+            *([DISTURBED] if disturbed else []),
+        ),
         prompts=against.prompts,
         categories=against.categories,
         advice=against.advice if is_measured else None,
-        excluded_run_ids=tuple(
-            r.run_id for r in measured if (r.prompt_id, r.round) in experiment.blocks.excluded
+        excluded_run_ids=(
+            *disturbed,
+            *(r.run_id for r in measured if (r.prompt_id, r.round) in experiment.blocks.excluded),
         ),
         outlier_run_ids=tuple(r.run_id for r in measured if r.run_id in experiment.blocks.outliers),
         tied_with_best=ties.get(arm.arm_id) if ratio is not None else None,
@@ -197,6 +203,11 @@ def _flags(
     if DEGENERATE not in own and any(DEGENERATE in r.flags for r in runs):
         own.append(DEGENERATE)
     return (*own, *(f"invalid:{rule}" for rule in broken), *from_runs)
+
+
+def _counts(run: RunFacts) -> bool:
+    """Neither warm-up nor run again for the machine's sake."""
+    return not run.is_warmup and DISTURBED not in run.flags
 
 
 def _is_off(arm: ArmFacts) -> bool:

@@ -70,6 +70,14 @@ class SplitScript(_Script):
     largest_logit_change: float = 0.2
 
 
+class SlowStretch(_Script):
+    """Runs that other work slows down, by the number of the run from 0; ``to_run`` is excluded."""
+
+    from_run: int
+    to_run: int
+    factor: float = Field(gt=0)
+
+
 class Failure(_Script):
     """What goes wrong before run number ``at_run`` (from 0); -1: while loading."""
 
@@ -89,6 +97,7 @@ class TargetScript(_Script):
     noise: float = Field(default=0.01, ge=0)
     """Standard deviation of the logarithm of a run's time."""
     methods: dict[str, MethodScript] = {}
+    slow: tuple[SlowStretch, ...] = ()
     degenerate: bool = False
     split: SplitScript | None = None
     """``None``: an engine without logits."""
@@ -170,7 +179,11 @@ class ScriptedEngine:
         steps, draft_s = self._steps(arm, method, prompt, ids)
         decode_s = sum(s.seconds for s in steps)
         wanted_s = self._wanted_decode_s(method, prompt.category, len(ids), decode_s)
-        factor = self._noise_factor(arm, prompt) * (wanted_s / decode_s if decode_s else 1.0)
+        factor = (
+            self._slowness()
+            * self._noise_factor(arm, prompt)
+            * (wanted_s / decode_s if decode_s else 1.0)
+        )
         steps = [
             Step(s.n_drafted, s.n_accepted, s.seconds * factor, s.drafter, s.proposed)
             for s in steps
@@ -275,6 +288,10 @@ class ScriptedEngine:
         self._repeats[key] += 1
         rng = random.Random(f"noise/{key}/{repeat}")
         return math.exp(rng.gauss(0.0, self._script.noise))
+
+    def _slowness(self) -> float:
+        run = self._runs_started - 1
+        return math.prod(s.factor for s in self._script.slow if s.from_run <= run < s.to_run)
 
     def _maybe_fail(self, run: int) -> None:
         failure = self._script.failure

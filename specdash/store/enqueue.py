@@ -63,6 +63,8 @@ class ExperimentRequest:
     """The most rounds with ``precision``; ``None``: 10, or ``rounds`` if that is more."""
     warmup: int = 1
     order_seed: int = 1
+    anchor_every: int = 8
+    """Blocks between two looks at the machine's speed; 0: none. Shorter experiments have none."""
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     engine: str = "llama-cpp"
     note: str | None = None
@@ -214,6 +216,7 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
             "max_tokens": request.max_tokens,
             "warmup": request.warmup,
             "order_seed": request.order_seed,
+            "anchor_every": request.anchor_every,
         },
         generation=asdict(request.generation),
         request_hash=digest,
@@ -247,6 +250,7 @@ def _check_numbers(request: ExperimentRequest) -> None:
         ("rounds", request.rounds, 1),
         ("max_tokens", request.max_tokens, 1),
         ("warmup", request.warmup, 0),
+        ("anchor_every", request.anchor_every, 0),
         ("n_prompts", 1 if request.n_prompts is None else request.n_prompts, 1),
         ("n_ctx", generation.n_ctx, 1),
         ("n_batch", generation.n_batch, 1),
@@ -369,6 +373,7 @@ def _digest(request: ExperimentRequest, n_prompts: int, drafts: Mapping[str, Mod
         "max_tokens": request.max_tokens,
         "warmup": request.warmup,
         "order_seed": request.order_seed,
+        "anchor_every": request.anchor_every,
     }
     return content_hash(asked)
 

@@ -201,7 +201,7 @@ def run_detail(session: Session, run_id: int) -> RunDetail:
 
 
 def baseline_run(session: Session, run: Run) -> Run | None:
-    """The ``off`` run that ``run`` is paired with: same attempt, prompt, round and warm-up mark."""
+    """The ``off`` run that ``run`` is paired with: same attempt and pass of a block."""
     return session.exec(
         select(Run)
         .join(ExperimentArm, col(ExperimentArm.id) == col(Run.experiment_arm_id))
@@ -210,6 +210,7 @@ def baseline_run(session: Session, run: Run) -> Run | None:
             Run.attempt == run.attempt,
             Run.prompt_id == run.prompt_id,
             Run.round == run.round,
+            Run.repeat == run.repeat,
             Run.is_warmup == run.is_warmup,
             ExperimentArm.text == "off",
         )

@@ -160,7 +160,8 @@ class Experiment(SQLModel, table=True):
     machine_id: int | None = Field(default=None, foreign_key="machine.id", index=True)
     engine: str = Field(max_length=32)
     protocol: dict[str, Any] = _json()
-    """rounds, precision, max_rounds, n_prompts, max_tokens, warmup, order_seed."""
+    """rounds, precision, max_rounds, n_prompts, max_tokens, warmup, order_seed,
+    anchor_every."""
     generation: dict[str, Any] = _json()
     """The fields of :class:`specdash.engines.base.GenerationSettings`."""
     base_key: str | None = Field(default=None, max_length=64, index=True)
@@ -261,6 +262,8 @@ class Run(SQLModel, table=True):
     prompt_id: int = Field(foreign_key="prompt.id", index=True)
     attempt: int
     round: int
+    repeat: int = Field(default=0)
+    """How often this block had been run before."""
     order_index: int
     is_warmup: bool = Field(default=False)
     started_at: datetime

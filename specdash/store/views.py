@@ -124,6 +124,8 @@ class RunView:
     agreement: float | None
     flags: tuple[str, ...]
     peak_rss_bytes: int | None
+    repeat: int = 0
+    """How often the block had been run before: a disturbed one is run again."""
     is_prefix: bool | None = None
     """Differs from ``off`` only by stopping earlier or later; ``None`` for ``off`` itself."""
     split_class: str | None = None

@@ -78,6 +78,7 @@ def _build(session: Session, job: ClaimedJob) -> JobSpec:
         order_seed=protocol["order_seed"],
         precision=protocol.get("precision"),
         max_rounds=protocol.get("max_rounds"),
+        anchor_every=protocol.get("anchor_every", 0),
         weights=session.get_one(WorkloadVersion, experiment.workload_id).weights,
     )
 

@@ -11,9 +11,12 @@ from specdash.domain.divergence import classify
 from specdash.domain.metrics import decode_tok_s
 from specdash.domain.plan import PlannedRun, build_block, build_plan
 from specdash.engines.base import Engine, PreparedPrompt, RunRecord, SplitFacts
+from specdash.worker.anchors import Anchors, Watch
 from specdash.worker.protocol import (
+    AnchorEvent,
     ArmEvent,
     JobSpec,
+    MarkEvent,
     PhaseEvent,
     ProgressEvent,
     RunEvent,
@@ -24,7 +27,9 @@ from specdash.worker.protocol import (
 
 _COMPARING_AT_LEAST_S = 60.0
 
-Send = Callable[[ArmEvent | PhaseEvent | ProgressEvent | RunEvent | SplitEvent], None]
+Send = Callable[
+    [ArmEvent | PhaseEvent | ProgressEvent | RunEvent | SplitEvent | AnchorEvent | MarkEvent], None
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,11 @@ class Measuring:
         self._done: list[_Done] = []
         self._queue: deque[PlannedRun] = deque()
         self._eta = _Eta()
+        n_blocks = len(prepared) * spec.rounds
+        self._watch: Watch | None = None
+        if 0 < spec.anchor_every <= n_blocks:
+            anchors = Anchors(engine, prepared, send)
+            self._watch = Watch(anchors, send, every=spec.anchor_every, n_blocks=n_blocks)
         self.precision_reached: bool | None = None
         """Whether the intervals became as narrow as asked; ``None`` where it was not asked."""
         self._inactive: dict[int, str] = {}
@@ -84,7 +94,11 @@ class Measuring:
             if now_phase != phase:
                 phase = now_phase
                 self._send(PhaseEvent(phase=phase))
-            self._run(indices[run.arm], run)
+            if self._watch is not None and not run.is_warmup:
+                self._watch.start()
+            made = self._run(indices[run.arm], run)
+            if self._watch is not None and not run.is_warmup:
+                self._queue.extendleft(reversed(self._watch.after(made, self._queue)))
             if not self._queue and self._wants_round(rounds):
                 self._queue.extend(self._round(rounds))
                 rounds += 1
@@ -113,6 +127,7 @@ class Measuring:
         from specdash.domain.stopping import rounds_suffice
 
         baseline = self._baseline()
+        disturbed = self._watch.disturbed if self._watch else frozenset()
         return rounds_suffice(
             [
                 BlockRun(
@@ -125,7 +140,9 @@ class Measuring:
                     done.tok_s,
                 )
                 for done in self._done
-                if not (run := done.run).is_warmup and done.tok_s is not None
+                if not (run := done.run).is_warmup
+                and done.tok_s is not None
+                and run.order_index not in disturbed
             ],
             baseline_id=baseline,
             arm_ids=[i for i in self._arms if i != baseline and i not in self._inactive],
@@ -153,7 +170,7 @@ class Measuring:
     def _baseline(self) -> int:
         return next(index for index, arm in self._arms.items() if arm.is_baseline)
 
-    def _run(self, index: int, run: PlannedRun) -> None:
+    def _run(self, index: int, run: PlannedRun) -> PlannedRun:
         run = replace(run, order_index=len(self._done))
         started_at = datetime.now(UTC).isoformat()
         started = self._clock()
@@ -163,6 +180,7 @@ class Measuring:
             self._inactive.setdefault(index, record.proof_reason or "Nothing proves that it ran.")
         self._done.append(_Done(index, run, record.token_ids, decode_tok_s(record.counters)))
         self._send(_run_event(self._spec, index, run, started_at, record))
+        return run
 
     def _explain_differences(self, measured_s: float) -> None:
         """The control of METHOD 7 for every text that parts from ``off``, outside every clock.
@@ -218,8 +236,8 @@ class _Eta:
         return sum(means.get(run.arm, overall) for run in rest)
 
 
-def _block(run: PlannedRun) -> tuple[int, int, bool]:
-    return (run.prompt, run.round, run.is_warmup)
+def _block(run: PlannedRun) -> tuple[int, int, int, bool]:
+    return (run.prompt, run.round, run.repeat, run.is_warmup)
 
 
 def _split_event(on: _Done, facts: SplitFacts | None) -> SplitEvent:
@@ -246,6 +264,7 @@ def _run_event(
         experiment_arm_id=spec.arms[index].experiment_arm_id,
         prompt_id=spec.prompts[run.prompt].prompt_id,
         round=run.round,
+        repeat=run.repeat,
         order_index=run.order_index,
         is_warmup=run.is_warmup,
         started_at=started_at,

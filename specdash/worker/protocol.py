@@ -84,6 +84,8 @@ class JobSpec(_Model):
     """With ``precision``: the most rounds; ``rounds`` are the least."""
     weights: dict[str, float] = {}
     """Of the workload's categories."""
+    anchor_every: int = Field(default=0, ge=0)
+    """Blocks between two looks at the machine's speed; 0: none."""
 
 
 class PhaseEvent(_Model):
@@ -162,6 +164,8 @@ class RunEvent(_Model):
     experiment_arm_id: int
     prompt_id: int
     round: int
+    repeat: int = 0
+    """How often this block had been run before."""
     order_index: int
     is_warmup: bool
     started_at: str
@@ -198,6 +202,29 @@ class SplitEvent(_Model):
     logit_change: float | None = None
 
 
+class AnchorEvent(_Model):
+    """A look at the machine's speed: short ``off`` runs that are in no statistic."""
+
+    event: Literal["anchor"] = "anchor"
+    number: int
+    decode_tok_s: float | None
+    change: float | None = None
+    """Against the first look, or the last that was accepted; 0.05 is 5 % faster."""
+    moved: bool = False
+
+
+class MarkEvent(_Model):
+    """A flag that runs got afterwards.
+
+    ``disturbed`` runs leave the statistic and their blocks are run again; ``unsteady`` ones stay,
+    because their blocks had been run again often enough.
+    """
+
+    event: Literal["mark"] = "mark"
+    order_indices: list[int]
+    flag: Literal["disturbed", "unsteady"]
+
+
 class ErrorEvent(_Model):
     """The runner gives up: kind of :mod:`specdash.errors`, text and hint for a person."""
 
@@ -222,6 +249,8 @@ Event = Annotated[
     | ArmEvent
     | RunEvent
     | SplitEvent
+    | AnchorEvent
+    | MarkEvent
     | ErrorEvent
     | DoneEvent,
     Field(discriminator="event"),

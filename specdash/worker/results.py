@@ -32,10 +32,12 @@ from specdash.store.tables import (
 )
 from specdash.store.traces import pack_trace, unpack_trace
 from specdash.worker.protocol import (
+    AnchorEvent,
     ArmEvent,
     DoneEvent,
     EnvironmentEvent,
     Event,
+    MarkEvent,
     PhaseEvent,
     ProgressEvent,
     RunEvent,
@@ -89,6 +91,12 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
         _apply_run(session, job, event)
     elif isinstance(event, SplitEvent):
         _apply_split(session, job, event)
+    elif isinstance(event, AnchorEvent):
+        _apply_anchor(session, job, event)
+    elif isinstance(event, MarkEvent):
+        for order_index in event.order_indices:
+            run = _stored_run(session, job, order_index)
+            run.flags = sorted({*run.flags, event.flag})
     elif isinstance(event, DoneEvent):
         experiment = session.get_one(Experiment, job.experiment_id)
         experiment.environment = {
@@ -195,6 +203,7 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
         prompt_id=event.prompt_id,
         attempt=job.attempt,
         round=event.round,
+        repeat=event.repeat,
         order_index=event.order_index,
         is_warmup=event.is_warmup,
         started_at=datetime.fromisoformat(event.started_at),
@@ -219,14 +228,27 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
 
 
 def _apply_split(session: Session, job: ClaimedJob, event: SplitEvent) -> None:
-    run = _run_at(session, job, event.order_index)
-    if run is None:
-        raise ValueError(f"experiment {job.experiment_id} has no run {event.order_index}")
+    run = _stored_run(session, job, event.order_index)
     run.split_class = event.split_class
     run.split_margin = event.margin
     run.split_rank = event.rank
     run.split_flips = event.control_flips
     run.split_logit_change = event.logit_change
+
+
+def _apply_anchor(session: Session, job: ClaimedJob, event: AnchorEvent) -> None:
+    experiment = session.get_one(Experiment, job.experiment_id)
+    known = experiment.environment.get("anchors", [])
+    if all(anchor["number"] != event.number for anchor in known):
+        anchors = [*known, event.model_dump(exclude={"event"})]
+        experiment.environment = {**experiment.environment, "anchors": anchors}
+
+
+def _stored_run(session: Session, job: ClaimedJob, order_index: int) -> Run:
+    run = _run_at(session, job, order_index)
+    if run is None:
+        raise ValueError(f"experiment {job.experiment_id} has no run {order_index}")
+    return run
 
 
 def _run_at(session: Session, job: ClaimedJob, order_index: int) -> Run | None:
@@ -247,6 +269,7 @@ def _uncompared(session: Session, off: Run) -> Sequence[Run]:
             Run.attempt == off.attempt,
             Run.prompt_id == off.prompt_id,
             Run.round == off.round,
+            Run.repeat == off.repeat,
             Run.is_warmup == off.is_warmup,
             Run.experiment_arm_id != off.experiment_arm_id,
             col(Run.equal_off).is_(None),

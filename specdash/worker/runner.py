@@ -24,11 +24,13 @@ from specdash.errors import EngineError, SpecdashError, UsageError
 from specdash.worker.machine import load_snapshot, machine_facts
 from specdash.worker.measuring import Measuring
 from specdash.worker.protocol import (
+    AnchorEvent,
     ArmEvent,
     DoneEvent,
     EnvironmentEvent,
     ErrorEvent,
     JobSpec,
+    MarkEvent,
     PhaseEvent,
     ProgressEvent,
     RunEvent,
@@ -86,6 +88,8 @@ _Event = (
     | ArmEvent
     | RunEvent
     | SplitEvent
+    | AnchorEvent
+    | MarkEvent
     | ErrorEvent
     | DoneEvent
 )

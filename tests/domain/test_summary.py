@@ -491,3 +491,16 @@ def test_one_suspect_run_flags_the_arm_and_keeps_it_from_leading() -> None:
     assert on.flags == ("diverged", "suspect")
     assert on.verdict is Verdict.FASTER
     assert on.tied_with_best is None
+
+
+def test_disturbed_runs_take_part_in_nothing_and_stay_visible() -> None:
+    runs = make_runs(on_speed(1.25))
+    bad = [r for r in runs if r.round == 1 and r.prompt_id < 3 and not r.is_warmup]
+    slow = [replace(_slowed(r, 3.0), flags=frozenset({"disturbed"})) for r in bad]
+    again = [replace(r, run_id=r.run_id + 100, order_index=r.order_index + 100) for r in bad]
+    rest = [r for r in runs if r not in bad]
+    on = on_summary([*rest, *slow, *again])
+    plain = on_summary([*rest, *again])
+    assert on.excluded_run_ids == tuple(r.run_id for r in bad if r.arm_id == 2)
+    assert on.flags == ("disturbed",)
+    assert replace(on, excluded_run_ids=(), flags=()) == plain

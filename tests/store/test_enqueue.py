@@ -54,6 +54,7 @@ def test_a_request_becomes_an_experiment_with_off_first(
         "max_tokens": 160,
         "warmup": 0,
         "order_seed": 1,
+        "anchor_every": 8,
     }
     assert experiment.generation["n_ctx"] == 4096
     assert (experiment.note, experiment.tags) == ("a note", ("a", "b"))

@@ -11,7 +11,15 @@ from sqlmodel import select
 from specdash.store.queries import experiment_report, list_runs, run_detail
 from specdash.store.session import read_session
 from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
-from specdash.worker.protocol import ArmEvent, PhaseEvent, ProgressEvent, RunEvent, SplitEvent
+from specdash.worker.protocol import (
+    AnchorEvent,
+    ArmEvent,
+    MarkEvent,
+    PhaseEvent,
+    ProgressEvent,
+    RunEvent,
+    SplitEvent,
+)
 from specdash.worker.queue import ClaimedJob
 from specdash.worker.results import apply_events, persist
 from tests.helpers.seeding import MACHINE, scripted_events
@@ -190,3 +198,31 @@ def test_a_split_is_stored_on_its_run(lab: Lab, job: ClaimedJob) -> None:
     assert (run.split_flips, run.split_logit_change, run.is_prefix) == (False, 0.25, False)
     assert (arm.n_suspect, arm.n_numeric, arm.n_unknown) == (1, 0, 5)
     assert "suspect" in arm.flags
+
+
+def test_anchors_and_marks_are_stored_once(lab: Lab, job: ClaimedJob) -> None:
+    events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+    first = next(e for e in events if isinstance(e, RunEvent) and not e.is_warmup)
+    block = [
+        e
+        for e in events
+        if isinstance(e, RunEvent) and (e.prompt_id, e.round) == (first.prompt_id, first.round)
+    ]
+    again = [e.model_copy(update={"repeat": 1, "order_index": 50 + e.order_index}) for e in block]
+    look = AnchorEvent(number=0, decode_tok_s=100.0, change=0.0)
+    mark = MarkEvent(order_indices=[e.order_index for e in block], flag="disturbed")
+    for _ in range(2):
+        apply_events(lab.engine, job, [*events, look, mark, *again[::-1]])
+    with read_session(lab.engine) as session:
+        runs = list_runs(session, job.experiment_id)
+        report = experiment_report(session, job.experiment_id)
+        repeated = next(r for r in runs if r.repeat == 1 and r.arm != "off")
+        off_id = run_detail(session, repeated.run_id).off_run_id
+    assert report.experiment.environment["anchors"] == [
+        {"number": 0, "decode_tok_s": 100.0, "change": 0.0, "moved": False}
+    ]
+    assert [r.order_index for r in runs if "disturbed" in r.flags] == mark.order_indices
+    assert repeated.equal_off is False
+    assert off_id == next(r.run_id for r in runs if r.repeat == 1 and r.arm == "off")
+    assert report.arms[1].n_runs == 6
+    assert len(report.arms[1].excluded_run_ids) == 1
