@@ -12,9 +12,7 @@ from specdash import __version__
 from specdash.errors import SpecdashError
 from specdash.settings import Settings
 from specdash.worker.machine import allowed_cpus, gpu_names
-
-_BUSY_SHARE = 0.5
-"""Load average per allowed CPU from which another program would be measured too."""
+from specdash.worker.quiet import BUSY_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ def _processors(settings: Settings) -> Examination:
             "warning",
             f"{text}. SPECDASH_THREADS={settings.threads} is more than may be used.",
         )
-    if load > _BUSY_SHARE * allowed:
+    if load > BUSY_SHARE * allowed:
         return Examination(
             "processors", "warning", f"{text}. Something else runs; it would be measured too."
         )

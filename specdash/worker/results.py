@@ -5,7 +5,7 @@ order index.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -44,6 +44,7 @@ from specdash.worker.protocol import (
     SplitEvent,
 )
 from specdash.worker.queue import ClaimedJob
+from specdash.worker.quiet import judge
 
 PERSIST_LIMIT_S = 600.0
 _RETRY_S = 0.5
@@ -99,9 +100,11 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
             run.flags = sorted({*run.flags, event.flag})
     elif isinstance(event, DoneEvent):
         experiment = session.get_one(Experiment, job.experiment_id)
+        machine = session.get(Machine, experiment.machine_id) if experiment.machine_id else None
         experiment.environment = {
             **experiment.environment,
             "end": event.machine_end,
+            **_quietness(experiment.environment.get("start"), event.machine_end, machine),
             "precision_reached": event.precision_reached,
         }
 
@@ -138,9 +141,21 @@ def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEven
     experiment.environment = {
         "engine": event.engine,
         "start": start,
+        **_quietness(start if isinstance(start, dict) else None, None, machine),
         "n_prompt_tokens": {str(k): v for k, v in event.n_prompt_tokens.items()},
     }
     session.flush()
+
+
+def _quietness(
+    start: Mapping[str, object] | None, end: Mapping[str, object] | None, machine: Machine | None
+) -> dict[str, list[str]]:
+    """``warnings`` (sentences) and ``flags`` of the experiment's environment."""
+    if start is None:
+        return {"warnings": [], "flags": []}
+    allowed = machine.facts.get("allowed_cpus") if machine else None
+    found = judge(start, end, allowed if isinstance(allowed, int) else None)
+    return {"warnings": list(found.warnings), "flags": list(found.flags)}
 
 
 def _machine(session: Session, facts: dict[str, Any]) -> Machine:

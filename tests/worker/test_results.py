@@ -2,6 +2,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
 from specdash.worker.protocol import (
     AnchorEvent,
     ArmEvent,
+    DoneEvent,
+    EnvironmentEvent,
     MarkEvent,
     PhaseEvent,
     ProgressEvent,
@@ -226,3 +229,27 @@ def test_anchors_and_marks_are_stored_once(lab: Lab, job: ClaimedJob) -> None:
     assert off_id == next(r.run_id for r in runs if r.repeat == 1 and r.arm == "off")
     assert report.arms[1].n_runs == 6
     assert len(report.arms[1].excluded_run_ids) == 1
+
+
+def test_a_machine_that_was_not_quiet_is_told_with_the_experiment(
+    lab: Lab, job: ClaimedJob
+) -> None:
+    events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+    snapshot = {"cpu_mhz": 3000.0, "temperature_c": 40.0, "throttle_count": 0}
+    start = {**snapshot, "load_average_1m": 900.0}
+    environment = next(e for e in events if isinstance(e, EnvironmentEvent))
+    began = environment.model_copy(
+        update={"machine": {**environment.machine, "allowed_cpus": 2, "start": start}}
+    )
+    apply_events(lab.engine, job, [began])
+    words = "Something else ran at the start: load average 900.00 with 2 CPUs."
+    assert _environment(lab, job)["warnings"] == [words]
+    apply_events(lab.engine, job, [DoneEvent(machine_end={**start, "throttle_count": 2})])
+    ended = _environment(lab, job)
+    assert ended["flags"] == ["busy_start", "throttled"]
+    assert ended["warnings"] == [words, "The CPU was throttled for heat 2 times."]
+
+
+def _environment(lab: Lab, job: ClaimedJob) -> Mapping[str, object]:
+    with read_session(lab.engine) as session:
+        return experiment_report(session, job.experiment_id).experiment.environment
