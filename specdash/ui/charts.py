@@ -107,7 +107,7 @@ def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figur
     figure.update_xaxes(title="Order of execution", row=2, col=1)
     title = f"{fmt.plural(len(runs), 'run')} in order of execution"
     if left_out:
-        title += f"; {len(left_out)} pale, for warming up, in no statistic"
+        title += f"; {len(left_out)} pale, warming up or disturbed, in no statistic"
     return layout(figure, title, height=420)
 
 

@@ -34,6 +34,22 @@ def environment_warnings(report: ExperimentReport) -> None:
         st.warning(fmt.plain(str(warning)), icon=":material/thermostat:")
 
 
+def steadiness(report: ExperimentReport) -> None:
+    """How even the machine's speed stayed, from the short ``off`` runs between blocks."""
+    looks = report.experiment.environment.get("anchors")
+    anchors = [a for a in looks if isinstance(a, Mapping)] if isinstance(looks, list) else []
+    speeds = [s for a in anchors if isinstance(s := a.get("decode_tok_s"), float)]
+    if not speeds:
+        return
+    moved = sum(a.get("moved") is True for a in anchors)
+    text = (
+        f"The machine's speed was looked at {fmt.plural(len(anchors), 'time')} with short off runs "
+        f"that are in no statistic: {fmt.number(min(speeds))} to {fmt.tok_s(max(speeds))}"
+    )
+    text += f"; it had moved {fmt.plural(moved, 'time')}." if moved else ", no move in between."
+    st.caption(f":material/speed: {text}")
+
+
 def same_texts(report: ExperimentReport, runs: Sequence[RunView]) -> None:
     """Counts per arm, then every run whose text differs with the class of its difference."""
     arms = [a for a in report.arms if not a.is_baseline and a.n_compared]

@@ -41,7 +41,10 @@ def matrix_figure(cells: Sequence[Cell]) -> go.Figure:
             ygap=3,
         )
     )
-    figure.update_xaxes(side="top", title="Target", showgrid=False, automargin=True, tickangle=0)
+    # Names that would overlap on a narrow screen stand upright.
+    figure.update_xaxes(
+        side="top", title="Target", showgrid=False, automargin=True, autotickangles=[0, 90]
+    )
     figure.update_yaxes(
         autorange="reversed", title="Draft", showgrid=False, automargin=True, tickangle=0
     )

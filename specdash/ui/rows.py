@@ -117,7 +117,7 @@ def run_rows(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> list[Row]:
             "Agreement (%)": _share(r.agreement),
             "Class of the difference": words.class_words(r),
             "Ended by": words.stop_reason(r.stop_reason),
-            "Mark": marks.get(r.run_id),
+            "Mark": "left out, disturbed" if "disturbed" in r.flags else marks.get(r.run_id),
             "Flags": list(r.flags),
             "Peak memory (MiB)": None if r.peak_rss_bytes is None else r.peak_rss_bytes / 2**20,
         }

@@ -61,7 +61,9 @@ _FLAGS: dict[str, str] = {
     "no_speed": "No speed can be computed: fewer than 2 tokens or no clock.",
     "sign_flip": "Faster in one category and slower in another: weigh them by your own traffic.",
     "suspect": "The text differs by more than rounding explains: not recommended.",
-    "disturbed": "Other work kept the machine busy during a run; its speed is less certain.",
+    "disturbed": "The machine changed its speed around some runs; they are left out and were "
+    "run again.",
+    "unsteady": "The machine changed its speed around some runs again and again; they are kept.",
     "capped": "The context was full before the token cap: answers are cut short, in every arm.",
     "no_template": "The model has no chat template; the messages were joined as plain text.",
     "outlier": "An unusually fast or slow run; it is kept in the statistics.",

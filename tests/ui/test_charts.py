@@ -66,7 +66,7 @@ def test_runs_chart_leaves_unknown_acceptance_out() -> None:
     assert [t["name"] for t in drawn["data"]] == ["off", ARMS[1].text, ARMS[1].text]
     assert drawn["data"][0]["marker"]["opacity"] == [0.35]
     assert drawn["layout"]["title"]["text"] == (
-        "2 runs in order of execution; 1 pale, for warming up, in no statistic"
+        "2 runs in order of execution; 1 pale, warming up or disturbed, in no statistic"
     )
 
 

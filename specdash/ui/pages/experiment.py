@@ -143,6 +143,7 @@ def _choice(report: ExperimentReport, arm: ArmSummary) -> str:
 def _runs(report: ExperimentReport, runs: Sequence[RunView]) -> None:
     st.subheader("Raw runs")
     components.show_figure(charts.runs_figure(runs, report.arms), key="fig_runs")
+    parts.steadiness(report)
     shown = rows.run_rows(runs, report.arms)
     linked = [{"Open": nav.run_url(r.run_id), **row} for r, row in zip(runs, shown, strict=True)]
     tables.show_rows(

@@ -1,0 +1,62 @@
+"""Parts of the experiment page that read what the runner noted."""
+
+import pytest
+import streamlit as st
+from fakes import experiment_view
+
+from specdash.store.views import ExperimentReport
+from specdash.ui import experiment_parts
+
+
+@pytest.fixture
+def captions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr(st, "caption", said.append)
+    return said
+
+
+def test_looks_at_the_machines_speed_are_summed_up(captions: list[str]) -> None:
+    anchors = [
+        {"number": 0, "decode_tok_s": 100.0, "moved": False},
+        {"number": 1, "decode_tok_s": 90.0, "moved": True},
+        {"number": 2, "decode_tok_s": None, "moved": False},
+    ]
+    view = experiment_view(environment={"anchors": anchors})
+    experiment_parts.steadiness(ExperimentReport(view, (), 1, 1, False))
+    assert "looked at 3 times" in captions[0]
+    assert captions[0].endswith("90.0 to 100.0 tokens/s; it had moved 1 time.")
+
+
+def test_without_looks_nothing_is_said(captions: list[str]) -> None:
+    experiment_parts.steadiness(ExperimentReport(experiment_view(), (), 1, 1, False))
+    assert captions == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "end"),
+    [
+        ({}, "at most 10 rounds."),
+        ({"precision_reached": True}, "at most 10 rounds: reached."),
+        ({"precision_reached": False}, "at most 10 rounds: not reached, the cap came first."),
+    ],
+)
+def test_precision_is_said_with_whether_it_was_reached(
+    environment: dict[str, object], end: str
+) -> None:
+    protocol = {"precision": 0.03, "max_rounds": 10}
+    words = experiment_parts.precision_words(
+        experiment_view(protocol=protocol, environment=environment)
+    )
+    assert words is not None
+    assert words.endswith(end)
+
+
+def test_buffers_are_listed_by_model() -> None:
+    engine = {
+        "target": {"buffers_mib": {"CPU_Mapped model": 92.1}},
+        "drafts": {"small": {"context_buffers_mib": {"CPU KV": 90.0}}},
+    }
+    assert experiment_parts.buffer_rows({"engine": engine}) == [
+        {"Model": "target", "Buffer": "CPU_Mapped model", "Size (MiB)": 92.1},
+        {"Model": "draft small", "Buffer": "CPU KV", "Size (MiB)": 90.0},
+    ]
