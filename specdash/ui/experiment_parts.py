@@ -10,6 +10,7 @@ from specdash.ui import format as fmt
 from specdash.ui.rows import Row
 
 _SHORT_OF_MEMORY = 0.8
+_UNREAD = "Could not be read"
 
 
 def precision_words(experiment: ExperimentView) -> str | None:
@@ -28,10 +29,14 @@ def precision_words(experiment: ExperimentView) -> str | None:
 
 
 def environment_warnings(report: ExperimentReport) -> None:
-    """What was not quiet about the machine, as the runner noted it."""
+    """What was not quiet about the machine, as the worker judged it; what it could not tell."""
     found = report.experiment.environment.get("warnings")
-    for warning in found if isinstance(found, list) else []:
-        st.warning(fmt.plain(str(warning)), icon=":material/thermostat:")
+    for item in found if isinstance(found, list) else []:
+        text = fmt.plain(str(item))
+        if str(item).startswith(_UNREAD):
+            st.caption(f":material/visibility_off: {text}")
+        else:
+            st.warning(text, icon=":material/thermostat:")
 
 
 def steadiness(report: ExperimentReport) -> None:

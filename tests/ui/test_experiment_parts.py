@@ -60,3 +60,16 @@ def test_buffers_are_listed_by_model() -> None:
         {"Model": "target", "Buffer": "CPU_Mapped model", "Size (MiB)": 92.1},
         {"Model": "draft small", "Buffer": "CPU KV", "Size (MiB)": 90.0},
     ]
+
+
+def test_what_could_not_be_read_is_a_note_and_no_warning(
+    captions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(st, "warning", lambda text, icon: warned.append(text))
+    noted = ["The CPU was throttled for heat 3 times.", "Could not be read here: temperature."]
+    view = experiment_view(environment={"warnings": noted})
+    experiment_parts.environment_warnings(ExperimentReport(view, (), 1, 1, False))
+    assert len(warned) == 1
+    assert "throttled" in warned[0]
+    assert "temperature" in captions[0]
