@@ -36,7 +36,7 @@ from specdash.store.views import ModelView
 
 SAME_CLICK = timedelta(seconds=60)
 """The same request of one browser within this time is the same job."""
-_MAX_ARMS = 32
+MAX_ARMS = 32
 DEFAULT_MAX_ROUNDS = 10
 MOST_ROUNDS = 100
 
@@ -268,8 +268,8 @@ def _check_numbers(request: ExperimentRequest) -> None:
         raise UsageError(
             f"Unknown engine '{request.engine}'.", f"Known engines: {', '.join(ENGINE_NAMES)}."
         )
-    if len(request.arms) > _MAX_ARMS:
-        raise UsageError(f"{len(request.arms)} arms are asked for; at most {_MAX_ARMS} are run.")
+    if len(request.arms) > MAX_ARMS:
+        raise UsageError(f"{len(request.arms)} arms are asked for; at most {MAX_ARMS} are run.")
 
 
 def _check_precision(request: ExperimentRequest) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import humanize
 import psutil
+from sqlalchemy.exc import OperationalError
 
 from specdash import __version__
 from specdash.errors import SpecdashError
@@ -35,6 +36,7 @@ def examine(settings: Settings) -> list[Examination]:
         ("demo model", _demo),
         ("processors", _processors),
         ("memory", _memory),
+        ("self-check", _self_check),
         ("GPU", _gpu),
     )
     found = []
@@ -43,6 +45,8 @@ def examine(settings: Settings) -> list[Examination]:
             found.append(look(settings))
         except SpecdashError as error:
             found.append(Examination(name, "error", str(error)))
+        except OperationalError as error:
+            found.append(Examination(name, "error", f"The database did not answer: {error.orig}."))
     return found
 
 
@@ -142,6 +146,20 @@ def _memory(_settings: Settings) -> Examination:
     free = humanize.naturalsize(memory.available, binary=True)
     total = humanize.naturalsize(memory.total, binary=True)
     return Examination("memory", "ok", f"{free} of {total} free")
+
+
+def _self_check(settings: Settings) -> Examination:
+    from specdash.store.hosts import host_name
+    from specdash.store.selfcheck import self_check_of
+    from specdash.store.session import make_engine, read_session
+
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        with read_session(engine) as session:
+            found = self_check_of(session, host_name())
+    finally:
+        engine.dispose()
+    return Examination("self-check", "warning" if found.alarm else "ok", found.sentence)
 
 
 def _gpu(_settings: Settings) -> Examination:
