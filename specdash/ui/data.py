@@ -13,6 +13,7 @@ from specdash.settings import Settings, load_settings
 from specdash.store import drafters, measured, queries, unusable
 from specdash.store.drafters import DrafterShare
 from specdash.store.measured import MeasuredLoad
+from specdash.store.selfcheck import SelfCheckView, self_check_of
 from specdash.store.session import make_engine, read_session
 from specdash.store.views import (
     ExperimentReport,
@@ -106,6 +107,10 @@ def drafter_shares(experiment_id: int) -> Sequence[DrafterShare]:
     return _drafter_shares(*_key(), experiment_id)
 
 
+def self_check(machine: str) -> SelfCheckView:
+    return _self_check(*_key(), machine)
+
+
 def workloads(*, all_versions: bool = False) -> Sequence[WorkloadView]:
     return _workloads(*_key(), all_versions)
 
@@ -173,6 +178,12 @@ def _unusable_files(url: str, revision: int) -> Sequence[ScanProblem]:
 def _drafter_shares(url: str, revision: int, experiment_id: int) -> Sequence[DrafterShare]:
     with read_session(_engine(url)) as session:
         return drafters.drafter_shares(session, experiment_id)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _self_check(url: str, revision: int, machine: str) -> SelfCheckView:
+    with read_session(_engine(url)) as session:
+        return self_check_of(session, machine)
 
 
 @st.cache_data(max_entries=8, show_spinner=False)

@@ -14,7 +14,7 @@ from specdash.domain.pairing import PairVerdict
 from specdash.settings import PROJECT_ROOT, load_settings
 from specdash.store.queries import experiment_report
 from specdash.store.session import read_session
-from specdash.ui import background, gate, nav
+from specdash.ui import background, data, gate, nav
 from specdash.worker.queue import Outcome
 
 sys.path.insert(0, str(PROJECT_ROOT / "tests/helpers"))
@@ -190,6 +190,13 @@ def test_history_filters_are_in_the_address(seeded: Engine) -> None:
     assert "**1 of 2** results shown" in everything(app)
     app.button(key="h_reset").click().run()
     assert "**2 of 2** results shown" in everything(app)
+
+
+def test_the_history_says_how_often_off_differed_from_itself(seeded: Engine) -> None:
+    assert "Tick “Also measure off" in everything(open_page(nav.HISTORY))
+    here = {**seeding.MACHINE, "hostname": data.machine_name(), "fingerprint": "here"}
+    seeding.seed_experiment(seeded, 1, 1, ("off#2",), machine=here)
+    assert "0 of 1 A/A intervals miss 1" in everything(open_page(nav.HISTORY))
 
 
 def test_an_unknown_filter_value_is_ignored(seeded: Engine) -> None:

@@ -90,6 +90,31 @@ def _compare(chosen: Sequence[HistoryRow]) -> None:
     nav.compare_link(a, b, "Compare the selected two")
 
 
+def _self_check() -> None:
+    """A/A results of this machine, whatever the filters."""
+    found = data.self_check(data.machine_name())
+    with st.container(border=True):
+        st.subheader("Does this machine measure well?")
+        if not found.n:
+            st.caption(
+                f"No comparison of off with itself on {fmt.code(data.machine_name())} yet. Tick "
+                "“Also measure off a second time” of a new benchmark: two equal arms must come out "
+                "equal."
+            )
+            st.page_link(nav.NEW, label="New benchmark", icon=":material/add_circle:")
+            return
+        if found.alarm:
+            st.warning(fmt.plain(found.sentence), icon=":material/warning:")
+        else:
+            st.markdown(fmt.plain(found.sentence))
+        marked = [
+            {"Misses 1": found.missed(row), **shown}
+            for row, shown in zip(found.rows, rows.history_rows(found.rows), strict=True)
+        ]
+        with st.expander(f"The A/A results of this machine ({found.n})"):
+            tables.show_rows(marked, alt="A/A results of this machine", key="aa_table")
+
+
 def _page() -> None:
     st.title("History")
     everything = data.history(HistoryFilter())
@@ -128,6 +153,7 @@ def _page() -> None:
     )
     _compare([part[i] for i in chosen if i < len(part)])
     components.export_buttons(shown, "history")
+    _self_check()
 
 
 with components.page_guard():
