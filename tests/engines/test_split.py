@@ -1,8 +1,10 @@
 """The control of a differing text, on tiny random models and on the demo model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from specdash.domain.arms import OFF_ARM
 from specdash.domain.workload import Prompt
 from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt
 from specdash.engines.llama_cpp import LlamaCppEngine
+from specdash.engines.llama_cpp_context import LlamaContext
+from specdash.engines.llama_cpp_split import explain_split
 from specdash.engines.scripted import ScriptedEngine
 
 ToFile = Callable[[Path], ModelFile]
@@ -119,3 +123,48 @@ def test_a_scripted_target_says_what_its_script_says(tmp_path: Path) -> None:
     path.write_text("{}")
     engine.load(ModelFile("a", str(path), "a"), {}, GenerationSettings())
     assert engine.explain_split(prompt, (1, 2), (1, 3), 4) is None
+
+
+@pytest.mark.real_model
+def test_chunks_change_logits_of_the_demo_model_little_or_not(
+    demo_path: Path, model_file: ToFile
+) -> None:
+    engine = LlamaCppEngine()
+    engine.load(model_file(demo_path), {}, GenerationSettings(n_ctx=256, n_batch=64, n_threads=1))
+    prompt = engine.prepare(Prompt("p", "a", text="One, two, three,"), 12)
+    off_ids = engine.run(OFF_ARM, prompt).token_ids
+    facts = engine.explain_split(prompt, off_ids, (*off_ids[:8], off_ids[8] + 1), 4)
+    engine.close()
+    assert facts is not None
+    assert 0 <= facts.largest_logit_change < 5  # 0 where kernels take rows one by one
+    assert facts.margin > 0
+    assert facts.other_rank > 1
+
+
+class _WidthDependent:
+    """A target whose token 1 gains 0.1 for each further token of a pass."""
+
+    def __init__(self) -> None:
+        self.model = SimpleNamespace(n_vocab=4)
+        self._width = 1
+
+    def clear(self) -> None:
+        self._width = 1
+
+    def decode(self, tokens: Sequence[int], position: int, *, all_outputs: bool) -> None:
+        self._width = len(tokens) if all_outputs else 1
+
+    def logits(self, _index: int) -> np.ndarray:
+        return np.array([2.0, 1.75 + 0.1 * (self._width - 1), 1.0, 0.0], dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "flips", "change"), [(1, False, 0.0), (3, False, 0.2), (5, True, 0.4)]
+)
+def test_what_the_width_of_a_pass_changes_is_seen(chunk: int, flips: bool, change: float) -> None:
+    target = cast("LlamaContext", _WidthDependent())
+    facts = explain_split(target, [7], [0] * 12, split=4, other=1, chunk=chunk)
+    assert facts.control_flips is flips
+    assert facts.margin == pytest.approx(0.25)
+    assert facts.other_rank == 2
+    assert facts.largest_logit_change == pytest.approx(change)
