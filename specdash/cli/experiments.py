@@ -33,6 +33,14 @@ _Threads = Annotated[
 _GpuLayers = Annotated[int, typer.Option(min=-1, help="Layers of the target on the GPU; -1: all.")]
 _DraftGpuLayers = Annotated[int, typer.Option(min=-1, help="The same for the draft.")]
 _KvType = Annotated[str, typer.Option(help="Type of the KV cache: f16, q8_0, ...")]
+_DraftKvType = Annotated[str | None, typer.Option(help="The same for the draft; unset: equal.")]
+_DraftThreads = Annotated[
+    int | None, typer.Option(min=1, help="Threads of the draft; unset: as the target.")
+]
+_AnchorEvery = Annotated[
+    int,
+    typer.Option(min=0, help="Blocks between looks at the machine's own speed; 0: never look."),
+]
 _FlashAttn = Annotated[str, typer.Option(help="auto, on or off.")]
 _IgnoreEos = Annotated[
     bool, typer.Option("--ignore-eos", help="Fixed length: never compared with a natural stop.")
@@ -70,6 +78,7 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
         rounds: _Rounds = 3,
         precision: _Precision = None,
         max_rounds: _MaxRounds = None,
+        anchor_every: _AnchorEvery = 8,
         prompts: _Prompts = None,
         max_tokens: _MaxTokens = 256,
         engine: _EngineName = "llama-cpp",
@@ -78,6 +87,8 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
         gpu_layers: _GpuLayers = 0,
         draft_gpu_layers: _DraftGpuLayers = 0,
         kv_type: _KvType = "f16",
+        draft_kv_type: _DraftKvType = None,
+        draft_threads: _DraftThreads = None,
         flash_attn: _FlashAttn = "auto",
         ignore_eos: _IgnoreEos = False,
         note: _Note = None,
@@ -94,6 +105,7 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
             rounds=rounds,
             precision=precision,
             max_rounds=max_rounds,
+            anchor_every=anchor_every,
             n_prompts=prompts,
             max_tokens=max_tokens,
             engine=engine,
@@ -102,6 +114,8 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
             gpu_layers=gpu_layers,
             draft_gpu_layers=draft_gpu_layers,
             kv_type=kv_type,
+            draft_kv_type=draft_kv_type,
+            draft_threads=draft_threads,
             flash_attn=flash_attn,
             ignore_eos=ignore_eos,
             note=note,

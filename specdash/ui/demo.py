@@ -52,6 +52,7 @@ def queue_demo(engine: Engine, settings: Settings) -> tuple[int, ...]:
                     rounds=2,
                     n_prompts=6,
                     max_tokens=128,
+                    anchor_every=0,  # a newcomer waits two minutes, not five
                     tags=("demo",),
                     requester=_REQUESTER,
                 ),

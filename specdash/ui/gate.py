@@ -11,7 +11,7 @@ from specdash.store.schema import UPGRADE_COMMAND, check_schema
 from specdash.store.workloads import sync_shipped
 from specdash.ui import components, data
 from specdash.worker.launch import ensure_worker
-from specdash.worker.processes import lower_thread_priority
+from specdash.worker.processes import is_thread_lowered, lower_thread_priority
 
 _lock = threading.Lock()
 _prepared: set[str] = set()
@@ -22,6 +22,8 @@ def ready() -> bool:
     try:
         check_schema(data.engine())
         _prepare_once(data.settings())
+        if not is_thread_lowered():  # a worker, and its runner, would inherit that
+            ensure_worker(data.settings())
     except SchemaError as error:
         st.title("The database needs attention")
         components.error_box(error)
@@ -32,17 +34,16 @@ def ready() -> bool:
         st.title("The database cannot be used")
         components.show_problem(error)
         return False
-    # After the worker was started, which would inherit it: drawing pages yields to measuring.
+    # Drawing pages yields to measuring.
     lower_thread_priority()
     return True
 
 
 def _prepare_once(settings: Settings) -> None:
-    """Shipped workloads and a worker, once a process and database, whatever reruns there are."""
+    """Shipped workloads, once a process and database, whatever reruns there are."""
     url = settings.resolved_database_url
     with _lock:
         if url in _prepared:
             return
         sync_shipped(data.engine())
-        ensure_worker(settings)
         _prepared.add(url)

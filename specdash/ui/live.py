@@ -14,7 +14,7 @@ from specdash.ui import format as fmt
 from specdash.ui.words import JOB_STATES
 from specdash.worker.launch import ensure_worker
 
-POLL_EVERY = "3s"
+POLL_EVERY = "5s"
 """A tick costs the machine that measures some 30 ms of one core."""
 WORKER_COMMAND = "python -m specdash worker"
 _LOG_BYTES = 16_384

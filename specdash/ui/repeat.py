@@ -10,6 +10,7 @@ _PROTOCOL_OPTIONS = (
     ("max_tokens", "--max-tokens"),
     ("precision", "--precision"),
     ("max_rounds", "--max-rounds"),
+    ("anchor_every", "--anchor-every"),
 )
 _GENERATION_OPTIONS = (
     ("n_ctx", "--n-ctx"),
@@ -17,6 +18,8 @@ _GENERATION_OPTIONS = (
     ("gpu_layers", "--gpu-layers"),
     ("draft_gpu_layers", "--draft-gpu-layers"),
     ("kv_type", "--kv-type"),
+    ("draft_kv_type", "--draft-kv-type"),
+    ("draft_threads", "--draft-threads"),
     ("flash_attn", "--flash-attn"),
 )
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 
 import psutil
@@ -70,10 +71,16 @@ def signal_words(returncode: int) -> str:
 def lower_thread_priority(steps: int = 5) -> None:
     """Make this thread yield to the runner; on Linux niceness belongs to a thread."""
     if sys.platform == "linux":
-        import threading
-
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), steps)
+
+
+def is_thread_lowered() -> bool:
+    """Whether this thread yields to others, as every process it starts would."""
+    if sys.platform != "linux":
+        return False
+    ours = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    return ours > os.getpriority(os.PRIO_PROCESS, os.getpid())  # the main thread's
 
 
 def _signal_group(pgid: int, number: int) -> None:

@@ -27,6 +27,7 @@ class Wish:
     rounds: int = 3
     precision: float | None = None
     max_rounds: int | None = None
+    anchor_every: int = 8
     n_prompts: int | None = None
     max_tokens: int = 256
     engine: str = "llama-cpp"
@@ -35,6 +36,8 @@ class Wish:
     gpu_layers: int = 0
     draft_gpu_layers: int = 0
     kv_type: str = "f16"
+    draft_kv_type: str | None = None
+    draft_threads: int | None = None
     flash_attn: str = "auto"
     ignore_eos: bool = False
     note: str | None = None
@@ -59,6 +62,7 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
         rounds=wish.rounds,
         precision=wish.precision,
         max_rounds=wish.max_rounds,
+        anchor_every=wish.anchor_every,
         n_prompts=wish.n_prompts,
         max_tokens=wish.max_tokens,
         generation=GenerationSettings(
@@ -67,6 +71,8 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
             gpu_layers=wish.gpu_layers,
             draft_gpu_layers=wish.draft_gpu_layers,
             kv_type=wish.kv_type,
+            draft_kv_type=wish.draft_kv_type,
+            draft_threads=wish.draft_threads,
             flash_attn=wish.flash_attn,
             ignore_eos=wish.ignore_eos,
         ),
