@@ -1,7 +1,7 @@
 """The trend of the history: one line per arm and comparable setting, broken where builds change."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import plotly.graph_objects as go
@@ -9,6 +9,8 @@ import plotly.graph_objects as go
 from specdash.store.views import HistoryRow
 from specdash.ui import format as fmt
 from specdash.ui.palette import OFF_COLOR, TEMPLATE, arm_styles, label
+
+_LEAST_ROOM = timedelta(hours=12)
 
 
 def series(rows: Sequence[HistoryRow]) -> dict[tuple[str, str, str], list[HistoryRow]]:
@@ -72,6 +74,7 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
         )
     figure.add_hline(y=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
     figure.update_yaxes(title="Speed against off (ratio)", ticksuffix="x")
+    figure.update_xaxes(range=_span(rows), nticks=5, tickangle=0, title="Measured (UTC)")
     figure.update_layout(
         template=TEMPLATE,
         title={"text": _title(rows, len(lines))},
@@ -80,6 +83,13 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
         legend={"orientation": "h", "yanchor": "top", "y": -0.22, "xanchor": "left", "x": 0},
     )
     return figure
+
+
+def _span(rows: Sequence[HistoryRow]) -> list[datetime]:
+    """First to last with room beside them; never so short that the axis counts milliseconds."""
+    first, last = min(r.created_at for r in rows), max(r.created_at for r in rows)
+    room = max((last - first) * 0.05, _LEAST_ROOM)
+    return [first - room, last + room]
 
 
 def _build_changes(lines: Iterable[Sequence[HistoryRow]]) -> dict[datetime, str | None]:
