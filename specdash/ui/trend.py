@@ -78,9 +78,9 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
     figure.update_layout(
         template=TEMPLATE,
         title={"text": _title(rows, len(lines))},
-        height=320,
+        height=350,
         margin={"l": 8, "r": 16, "t": 28, "b": 8},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.22, "xanchor": "left", "x": 0},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.42, "xanchor": "left", "x": 0},
     )
     return figure
 
