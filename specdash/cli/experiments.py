@@ -59,7 +59,10 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def compare(
         experiments: Annotated[
-            list[int], typer.Argument(metavar="EXPERIMENT [EXPERIMENT]", help="One or two ids.")
+            list[int],
+            typer.Argument(
+                min=0, max=2**53, metavar="EXPERIMENT [EXPERIMENT]", help="One or two ids."
+            ),
         ],
         json: JsonOption = False,
     ) -> None:

@@ -8,7 +8,9 @@ from specdash.cli.common import JsonOption, open_store
 from specdash.cli.output import print_json, print_table, say
 from specdash.settings import load_settings
 
-_JobId = Annotated[int, typer.Argument(metavar="ID", help="Job id, as `jobs` lists it.")]
+_JobId = Annotated[
+    int, typer.Argument(min=0, max=2**53, metavar="ID", help="Job id, as `jobs` lists it.")
+]
 
 
 def register(app: typer.Typer) -> None:

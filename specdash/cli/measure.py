@@ -123,6 +123,8 @@ def compare(experiments: Sequence[int], *, as_json: bool) -> None:
         return
     for reason in document.reasons:
         say(f"Not comparable: {reason}")
+    if not document.pairs:
+        return
     print_table(
         ("a", "b", "b against a", "ratio", "low", "high", "prompts"),
         [

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from specdash.cli.common import JsonOption, open_store
-from specdash.cli.output import print_json, print_table
+from specdash.cli.output import print_json, print_table, say
 from specdash.errors import UsageError
 
 
@@ -46,21 +46,7 @@ def register(app: typer.Typer) -> None:
         json: JsonOption = False,
     ) -> None:
         """Read prompts from a file; bad rows are named by line and nothing is half-imported."""
-        from specdash.domain.workload_files import parse_workload
-        from specdash.store.workloads import save_workload
-
-        store = open_store()
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise UsageError(
-                f"'{file}' cannot be read ({error.strerror}).", "Check the path."
-            ) from error
-        saved = save_workload(store, parse_workload(data, file.name, name))
-        if json:
-            print_json(saved)
-        else:
-            typer.echo(f"{saved.name}@{saved.version}: {saved.n_prompts} prompts.")
+        _import(file, name, as_json=json)
 
     @workloads.command()
     def export(
@@ -83,3 +69,36 @@ def register(app: typer.Typer) -> None:
                 f"'{file}' cannot be written ({error.strerror}).", "Choose another place."
             ) from error
         typer.echo(f"{found.name}@{found.version}: {len(found.prompts)} prompts in {file}")
+
+
+def _import(file: Path, name: str | None, *, as_json: bool) -> None:
+    from specdash.domain.workload_files import MAX_FILE_BYTES, parse_workload
+    from specdash.store.queries import list_workloads
+    from specdash.store.session import read_session
+    from specdash.store.workloads import save_workload
+
+    store = open_store()
+    if file.exists() and not file.is_file():
+        raise UsageError(f"'{file}' is no regular file.", "Name a file with prompts.")
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"'{file}' cannot be read ({error.strerror}).", "Check the path."
+        ) from error
+    parsed = parse_workload(data, file.name, name)
+    with read_session(store) as session:
+        before = next((w for w in list_workloads(session) if w.name == parsed.name), None)
+    saved = save_workload(store, parsed)
+    if as_json:
+        print_json(saved)
+    else:
+        prompts = "1 prompt" if saved.n_prompts == 1 else f"{saved.n_prompts} prompts"
+        typer.echo(f"{saved.name}@{saved.version}: {prompts}.")
+    if before is not None and before.version != saved.version:
+        say(
+            f"'{saved.name}' now means this version; the one before stays as "
+            f"{before.name}@{before.version} ({before.n_prompts} prompts). "
+            "Another name: --name NAME."
+        )

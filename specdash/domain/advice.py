@@ -33,6 +33,11 @@ def precision_advice(result: Estimate, samples: Sequence[PromptSample]) -> str:
     prompts = further_prompts(result, target)
     rounds = further_rounds(result, samples, target)
     if prompts is None and rounds is None:
+        if target > _BORDER:
+            return (
+                "The runs scatter too much for any reasonable number of prompts; see what else "
+                "uses the machine, and measure again when it is quiet."
+            )
         return (
             "It lies so near the border of a practical difference "
             f"({100 * PRACTICAL_DIFFERENCE:.0f} %) that no reasonable number of prompts "

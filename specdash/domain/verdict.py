@@ -87,7 +87,7 @@ def _without_verdict(summary: "ArmSummary", name: str, where: str) -> str:
         "inactive": "did not speculate",
         "failed": "failed",
         "partial": "is only partly measured",
-    }.get(summary.status, "is not measured yet")
+    }.get(summary.status, "is being measured" if summary.n_runs else "is not measured yet")
     reason = f": {_escape(summary.reason)}" if summary.reason else ""
     return f"{name} {words} {where}{reason.rstrip('.')}."
 

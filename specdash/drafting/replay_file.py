@@ -85,6 +85,8 @@ def read_texts(path: Path) -> list[tuple[int, RecordedText]]:
 
     :class:`NotFoundError` when it cannot be read, :class:`UsageError` when it is not the format.
     """
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no regular file.", f"Expected lines like {_EXAMPLE}.")
     try:
         content = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -11,6 +11,9 @@ from specdash.domain.arms import Arm
 from specdash.domain.counters import RunCounters, Step
 from specdash.domain.workload import Prompt
 
+KV_TYPE_NAMES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+FLASH_ATTN_NAMES = ("auto", "on", "off")
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:

@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 from specdash.domain.arms import Arm, with_baseline
 from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.domain.workload import content_hash
-from specdash.engines.base import GenerationSettings
+from specdash.engines.base import FLASH_ATTN_NAMES, KV_TYPE_NAMES, GenerationSettings
 from specdash.engines.registry import ENGINE_NAMES
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.store.catalogue import get_model
@@ -36,6 +36,11 @@ from specdash.store.views import ModelView
 
 SAME_CLICK = timedelta(seconds=60)
 """The same request of one browser within this time is the same job."""
+_MOST_TOKENS = 16_777_216
+_MOST_THREADS = 4_096
+_MOST_LAYERS = 10_000
+MAX_RUNS = 100_000
+"""Runs of one experiment: months of measuring, and the plan still fits into memory."""
 MAX_ARMS = 32
 DEFAULT_MAX_ROUNDS = 10
 MOST_ROUNDS = 100
@@ -246,21 +251,38 @@ def _named_arms(request: ExperimentRequest) -> ExperimentRequest:
 
 def _check_numbers(request: ExperimentRequest) -> None:
     generation = request.generation
-    for name, value, least in (
-        ("rounds", request.rounds, 1),
-        ("max_tokens", request.max_tokens, 1),
-        ("warmup", request.warmup, 0),
-        ("anchor_every", request.anchor_every, 0),
-        ("n_prompts", 1 if request.n_prompts is None else request.n_prompts, 1),
-        ("n_ctx", generation.n_ctx, 1),
-        ("n_batch", generation.n_batch, 1),
-        ("n_ubatch", generation.n_ubatch, 1),
-        ("n_threads", generation.n_threads, 1),
-        ("gpu_layers", generation.gpu_layers, -1),
-        ("draft_gpu_layers", generation.draft_gpu_layers, -1),
+    for name, value, least, most in (
+        ("rounds", request.rounds, 1, 1_000),
+        ("max_tokens", request.max_tokens, 1, _MOST_TOKENS),
+        ("warmup", request.warmup, 0, 100),
+        ("anchor_every", request.anchor_every, 0, MAX_RUNS),
+        ("n_prompts", 1 if request.n_prompts is None else request.n_prompts, 1, MAX_RUNS),
+        ("n_ctx", generation.n_ctx, 1, _MOST_TOKENS),
+        ("n_batch", generation.n_batch, 1, _MOST_TOKENS),
+        ("n_ubatch", generation.n_ubatch, 1, _MOST_TOKENS),
+        ("n_threads", generation.n_threads, 1, _MOST_THREADS),
+        ("draft_threads", generation.draft_threads or 1, 1, _MOST_THREADS),
+        ("gpu_layers", generation.gpu_layers, -1, _MOST_LAYERS),
+        ("draft_gpu_layers", generation.draft_gpu_layers, -1, _MOST_LAYERS),
     ):
         if value < least:
             raise UsageError(f"{name} is {value}; it must be at least {least}.")
+        if value > most:
+            raise UsageError(f"{name} is {value}; it must be at most {most}.")
+    for name, text in (
+        ("kv_type", generation.kv_type),
+        ("draft_kv_type", generation.draft_kv_type or generation.kv_type),
+    ):
+        if text not in KV_TYPE_NAMES:
+            raise UsageError(
+                f"Unknown KV cache type '{text}' ({name}).",
+                f"Allowed: {', '.join(KV_TYPE_NAMES)}.",
+            )
+    if generation.flash_attn not in FLASH_ATTN_NAMES:
+        raise UsageError(
+            f"Unknown flash_attn '{generation.flash_attn}'.",
+            f"Allowed: {', '.join(FLASH_ATTN_NAMES)}.",
+        )
     if request.time_limit_s is not None and request.time_limit_s <= 0:
         raise UsageError("The time limit must be more than 0 s.")
     _check_precision(request)
@@ -314,6 +336,12 @@ def _check_workload(session: Session, request: ExperimentRequest) -> int:
         raise UsageError(
             f"Workload '{workload.name}' holds {there} prompts; {asked} are asked for.",
             f"Ask for at most {there}.",
+        )
+    n_runs = asked * (_max_rounds(request) or request.rounds) * len(request.arms)
+    if n_runs > MAX_RUNS:
+        raise UsageError(
+            f"{n_runs} runs are asked for; an experiment holds at most {MAX_RUNS}.",
+            "Take fewer prompts, rounds or arms.",
         )
     if request.precision is not None and asked < STOP_FROM_PROMPTS:
         raise UsageError(

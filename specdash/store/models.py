@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from specdash.engines.probe_client import requantise_file
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.gguf.child import HeaderReader
 from specdash.gguf.content import content_hash
-from specdash.gguf.header import HeaderFacts
+from specdash.gguf.header import HeaderFacts, ModelKind
 from specdash.gguf.places import DEMO, DEMO_HINT, demo_model, usual_places
 from specdash.gguf.scan import FoundModel, ScanProblem, find_model, find_models
 from specdash.settings import Settings
@@ -35,6 +36,7 @@ from specdash.store.tables import Model, ModelPath
 from specdash.store.views import ModelView
 
 _BATCH = 50
+_TYPE_NAME = re.compile(r"[A-Z0-9_]{1,16}")
 _FEW_THREADS = 2  # a measurement may be running
 
 
@@ -152,8 +154,12 @@ def requantise(
     The file appears under its final name only when it is whole. ``progress`` gets 0 to 1.
     """
     kind = quantisation.upper()
+    if not _TYPE_NAME.fullmatch(kind):
+        raise UsageError(f"'{quantisation}' is no quantisation type.", "Name one like Q4_0.")
     with read_session(engine) as session:
         source = resolve_model(session, ref)
+    if source.kind == ModelKind.VOCAB_ONLY:
+        raise UsageError(f"'{source.name}' is a vocabulary without weights.", "Name a model.")
     if source.path is None:
         raise NotFoundError(f"Model '{source.name}' is not on this machine.", source.problem)
     target = settings.derived_dir / f"{source.name}.{kind}-made-here.gguf"

@@ -18,14 +18,15 @@ def arm_rows(arms: Sequence[ArmSummary]) -> list[Row]:
 
 def _arm_row(arm: ArmSummary) -> Row:
     acceptance = arm.acceptance
+    shows_ratio = arm.status != "pending"  # looking early would bend it
     badge = words.arm_badge(arm.status, arm.verdict, is_baseline=arm.is_baseline)
     return {
         "Arm": arm.text,
         "Verdict": badge.word,
-        "Ratio": arm.ratio,
-        "Low": arm.ratio_low,
-        "High": arm.ratio_high,
-        "Total-time ratio": arm.total_time_ratio,
+        "Ratio": arm.ratio if shows_ratio else None,
+        "Low": arm.ratio_low if shows_ratio else None,
+        "High": arm.ratio_high if shows_ratio else None,
+        "Total-time ratio": arm.total_time_ratio if shows_ratio else None,
         "Decode (tokens/s)": arm.decode_tok_s,
         "End to end (tokens/s)": arm.end_to_end_tok_s,
         "First token (s)": arm.prefill_s,

@@ -6,10 +6,20 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from specdash.errors import ModelError
+from specdash.gguf.scan import FoundModel, find_model
 from specdash.settings import Settings
+from specdash.store.hosts import host_name
+from specdash.store.model_rows import is_current
 from specdash.store.records import known_id
 from specdash.store.session import read_session
-from specdash.store.tables import Experiment, ExperimentArm, Model, PromptRow, WorkloadVersion
+from specdash.store.tables import (
+    Experiment,
+    ExperimentArm,
+    Model,
+    ModelPath,
+    PromptRow,
+    WorkloadVersion,
+)
 from specdash.worker.protocol import (
     JobSpec,
     SpecArm,
@@ -53,9 +63,9 @@ def _build(session: Session, job: ClaimedJob) -> JobSpec:
         job_id=job.job_id,
         experiment_id=job.experiment_id,
         engine=experiment.engine,
-        target=_model(target.name, experiment.target_path, target.content_hash),
+        target=_model(session, target.name, experiment.target_path, target.content_hash),
         drafts={
-            reference: _model(draft["name"], draft["path"], draft["content_hash"])
+            reference: _model(session, draft["name"], draft["path"], draft["content_hash"])
             for arm in arms
             for reference, draft in arm.drafts.items()
         },
@@ -83,10 +93,19 @@ def _build(session: Session, job: ClaimedJob) -> JobSpec:
     )
 
 
-def _model(name: str, path: str, content_hash: str) -> SpecModel:
+def _model(session: Session, name: str, path: str, content_hash: str) -> SpecModel:
     if not Path(path).is_file():
         raise ModelError(
             f"The file of model '{name}' is missing: {path}.",
             "Put it back, or scan its new folder: python -m specdash models scan DIR.",
+        )
+    known = session.exec(
+        select(ModelPath).where(ModelPath.host == host_name(), ModelPath.path == path)
+    ).first()
+    found = find_model(Path(path))
+    if known is not None and isinstance(found, FoundModel) and not is_current(found, known):
+        raise ModelError(
+            f"The file of model '{name}' has changed since the job was queued: {path}.",
+            "Its results would stand under the wrong model. Queue the experiment anew.",
         )
     return SpecModel(name=name, path=path, content_hash=content_hash)

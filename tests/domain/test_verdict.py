@@ -140,7 +140,7 @@ def test_no_pair_at_all() -> None:
         ("inactive", "did not speculate on chat: token 139 differs."),
         ("failed", "failed on chat: token 139 differs."),
         ("partial", "is only partly measured on chat: token 139 differs."),
-        ("pending", "is not measured yet on chat: token 139 differs."),
+        ("pending", "is being measured on chat: token 139 differs."),
     ],
 )
 def test_an_arm_without_a_verdict_says_why(status: str, words: str) -> None:
