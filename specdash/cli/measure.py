@@ -1,6 +1,8 @@
 """What ``run``, ``queue`` and ``compare`` do."""
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import typer
 from sqlalchemy.engine import Engine
@@ -42,7 +44,8 @@ def run(wish: Wish, *, as_json: bool) -> None:
     settings = load_settings()
     store = open_store(settings)
     queued = _enqueue(store, settings, wish)
-    job = follow_job(store, settings, queued.job_id, _Progress())
+    with _sigterm_as_ctrl_c():
+        job = follow_job(store, settings, queued.job_id, _Progress())
     with read_session(store) as session:
         report = experiment_report(session, queued.experiment_id)
     for arm in report.arms:
@@ -59,6 +62,16 @@ def run(wish: Wish, *, as_json: bool) -> None:
         )
 
 
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """What `timeout` and service managers send cancels the job too, instead of leaving it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class _Progress:
     """Says on standard error what changed: each phase once, each tenth of the runs."""
 
@@ -72,6 +85,8 @@ class _Progress:
             return
         self._said = now
         count = f" {job.done}/{job.total}" if job.total else ""
+        if job.position is not None and job.position > 1:
+            count = f", {job.position - 1} before it"
         eta = f", about {job.eta_s:.0f} s left" if job.eta_s and job.state == "running" else ""
         say(f"job {job.job_id}: {job.phase or job.state}{count}{eta}")
 

@@ -124,3 +124,25 @@ def test_differing_texts_are_counted_by_class(
     assert answer.status == 0, answer.err
     n_runs = answer.out.split(" texts differ: ")[0].rsplit(" ", 1)[1]
     assert f"  {n_runs} of {n_runs} texts differ: {n_runs} suspect." in answer.out.splitlines()
+
+
+def test_sigterm_cancels_the_job_as_ctrl_c_does(
+    specdash: Command, engine: object, tmp_path: Path, workload: str
+) -> None:
+    import signal
+    import threading
+
+    from tests.helpers.seeding import scripted_file, seed_model
+
+    path = scripted_file(tmp_path / "models", "slow", failure={"kind": "hang", "at_run": 1})
+    seed_model(engine, path, "slow")  # type: ignore[arg-type]
+    timer = threading.Timer(4, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    answer = specdash(
+        "run", "--target", "slow", "--workload", workload, "--arm", ARM, "--engine", "scripted"
+    )
+    timer.cancel()
+    assert answer.status != 0
+    jobs = specdash("jobs", "--json").document()
+    assert isinstance(jobs, list)
+    assert [j["state"] for j in jobs] == ["cancelled"]
