@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,9 +231,14 @@ def _ask(request: _Request, timeout_s: float, progress: Progress | None = None) 
             # Nothing asked here needs a GPU, and waking one takes seconds.
             env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         )
-        timer = threading.Timer(timeout_s, child.kill)
+        timed_out = threading.Event()
+
+        def expire() -> None:
+            timed_out.set()
+            child.kill()
+
+        timer = threading.Timer(timeout_s, expire)
         timer.start()
-        started = time.monotonic()
         try:
             answer = _converse(child, request, progress)
             code = child.wait()
@@ -243,7 +247,7 @@ def _ask(request: _Request, timeout_s: float, progress: Progress | None = None) 
             if child.poll() is None:
                 child.kill()
                 child.wait()
-        if answer is None and time.monotonic() - started >= timeout_s:
+        if answer is None and timed_out.is_set():
             raise ModelError(
                 f"Asking llama.cpp took longer than {timeout_s:g} s.",
                 "The disk may be very slow, or the file is damaged.",

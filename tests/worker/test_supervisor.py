@@ -13,12 +13,15 @@ from typing import Any
 
 import psutil
 import pytest
+import sqlalchemy as sa
+from sqlmodel import col
 
 from specdash.domain.verdict import Verdict
 from specdash.engines.base import GenerationSettings
 from specdash.store.enqueue import cancel, retry
 from specdash.store.queries import list_runs
-from specdash.store.session import read_session
+from specdash.store.session import read_session, write_session
+from specdash.store.tables import ModelPath
 from specdash.worker import supervisor
 from specdash.worker.queue import ClaimedJob, Outcome
 from tests.worker.conftest import Lab
@@ -91,10 +94,23 @@ def test_a_dead_runner_is_a_failed_job_that_keeps_its_runs(
         assert len(list_runs(session, queued.experiment_id)) == 5
 
 
+def _rewrite_target(lab: Lab, content: str) -> None:
+    """Change the target as if it had been registered so; a changed file is refused otherwise."""
+    path = lab.folder / "target-0.scripted.json"
+    path.write_text(content)
+    stat = path.stat()
+    with write_session(lab.engine) as session:
+        session.exec(
+            sa.update(ModelPath)
+            .where(col(ModelPath.path) == str(path))
+            .values(size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
+        )
+
+
 def test_a_retry_measures_everything_anew(lab: Lab) -> None:
     script = {"failure": {"kind": "raise", "at_run": 5}}
     queued, _ = _run(lab, script=script)
-    (lab.folder / "target-0.scripted.json").write_text("{}")
+    _rewrite_target(lab, "{}")
     assert retry(lab.engine, queued.job_id) == 2
     outcome = supervisor.run_job(lab.engine, lab.settings, lab.claim(queued, os.getpid()))
     assert outcome.state == "succeeded"
@@ -138,7 +154,7 @@ def test_a_prompt_longer_than_the_context_fails_before_any_run(lab: Lab) -> None
 
 def test_a_corrupt_target_is_told_in_words(lab: Lab) -> None:
     queued = lab.queue()
-    (lab.folder / "target-0.scripted.json").write_text("not JSON")
+    _rewrite_target(lab, "not JSON")
     outcome = supervisor.run_job(lab.engine, lab.settings, lab.claim(queued, os.getpid()))
     assert (outcome.state, outcome.error_kind) == ("failed", "model")
     assert "is no script for the scripted engine" in str(outcome.error_text)
