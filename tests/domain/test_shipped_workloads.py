@@ -13,7 +13,7 @@ FILES = sorted(SHIPPED_WORKLOADS.glob("*.yaml"))
 VERSIONS = {
     "chat": "e7e61701ba0f",
     "code-edit": "e7e21d6790aa",
-    "extract": "e33e7e07e99f",
+    "extract": "acb42e2c6a63",
     "rag": "62d5a42d7605",
     "reasoning": "75e3f9d613ba",
     "summarise": "ff2803daa92e",
