@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from llama_cpp import llama_cpp as lib
 
-from specdash.engines.base import GenerationSettings
+from specdash.engines.base import KV_TYPE_NAMES, GenerationSettings
 from specdash.engines.llama_cpp_library import (
     FLASH_ATTN,
     FULL_PRECISION_KV,
-    KV_TYPE_NAMES,
     LOG,
     buffer_sizes,
     kv_type_id,

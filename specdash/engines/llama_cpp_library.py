@@ -34,13 +34,12 @@ _KV_TYPES = {
     "q4_0": 2,
     "iq4_nl": 20,
 }
-KV_TYPE_NAMES = tuple(_KV_TYPES)
 FULL_PRECISION_KV = ("f32", "f16", "bf16")
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 
 
 def kv_type_id(name: str) -> int:
-    """The library's number of a KV cache type named in :data:`KV_TYPE_NAMES`."""
+    """The library's number of a KV cache type of ``base.KV_TYPE_NAMES``."""
     return _KV_TYPES[name]
 
 
