@@ -154,5 +154,12 @@ METHODS: dict[str, Method] = {
             "the head and its KV cache",
             in_process=False,
         ),
+        Method(
+            "server",
+            (Param("label", None, help="What the server runs, in your words.", required=True),),
+            "Whatever the server at that address was started with; it cannot be told per run.",
+            "as the server was started",
+            in_process=False,
+        ),
     )
 }

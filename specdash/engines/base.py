@@ -5,11 +5,11 @@ An engine fills what it really knows and leaves the rest ``None``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from specdash.domain.arms import Arm
 from specdash.domain.counters import RunCounters, Step
-from specdash.domain.workload import Prompt
+from specdash.domain.workload import Message, Prompt
 
 KV_TYPE_NAMES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 FLASH_ATTN_NAMES = ("auto", "on", "off")
@@ -17,11 +17,30 @@ FLASH_ATTN_NAMES = ("auto", "on", "off")
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model as the runner needs it: where it lies, and which one it is."""
+    """A model as the runner needs it: where it lies, and which one it is.
+
+    ``path`` of a model that only a server holds is its id there.
+    """
 
     name: str
     path: str
     content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """A server somebody else runs, by the name it was registered under.
+
+    ``baseline_url`` serves the same target without speculation; ``None`` where one address does
+    both, or where only one of the two is to be measured.
+    """
+
+    name: str
+    url: str
+    baseline_url: str | None = None
+    arm_text: str | None = None
+    """What ``url`` runs; ``None`` where the engine can be told per arm."""
+    token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +66,17 @@ class GenerationSettings:
 
 @dataclass(frozen=True, slots=True)
 class PreparedPrompt:
-    """Token ids that reach the target, the same in every arm."""
+    """What reaches the target, the same in every arm: ids, or the words a server tokenises."""
 
     key: str
     category: str
     token_ids: tuple[int, ...]
+    """Empty where only the server knows them."""
     max_tokens: int
     flags: tuple[str, ...] = ()
     """What every run of this prompt carries: ``capped`` (context), ``no_template``."""
+    messages: tuple[Message, ...] = ()
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +96,7 @@ class RunRecord:
 
     counters: RunCounters
     token_ids: tuple[int, ...]
+    """Empty where the engine shows none; texts are then compared instead."""
     text: str
     stop_reason: str
     """``eos``, ``limit`` or ``context``."""
@@ -89,6 +112,18 @@ class RunRecord:
     proof_reason: str | None = None
     flags: tuple[str, ...] = ()
     peak_rss_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One arm over several prompts with a fixed number of requests in flight.
+
+    ``records`` are in the order of the prompts; ``wall_s`` runs from the first request sent to the
+    last token received.
+    """
+
+    records: tuple[RunRecord, ...]
+    wall_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,4 +179,13 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free everything; the engine is of no use afterwards."""
+        ...
+
+
+@runtime_checkable
+class ParallelEngine(Engine, Protocol):
+    """An engine that can serve several requests at once."""
+
+    def sweep(self, arm: Arm, prompts: Sequence[PreparedPrompt], n_parallel: int) -> Sweep:
+        """Every prompt once, each cold, ``n_parallel`` of them in flight until none is left."""
         ...

@@ -20,6 +20,8 @@ SQLModel.metadata.naming_convention = {  # before the first table: unnamed ones 
 
 JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled", "interrupted")
 ACTIVE_JOB_STATES = ("queued", "running")
+PURPOSES = ("measure", "calibrate", "baseline", "search", "confirm")
+"""Why an experiment was made; all but the first are steps of the advisor."""
 ARM_STATUSES = ("pending", "measured", "inactive", "unsupported", "partial", "failed")
 
 
@@ -63,7 +65,11 @@ class Machine(SQLModel, table=True):
 
 
 class Model(SQLModel, table=True):
-    """A model by content. ``name`` is what people type; ``facts`` are header facts."""
+    """A model by content. ``name`` is what people type; ``facts`` are header facts.
+
+    A model of kind ``remote`` is only known to a server: its facts are {"server", "engine", "id"}
+    and what that server says of it, and its hash is over engine and id.
+    """
 
     __tablename__: ClassVar[str] = "model"
 
@@ -74,7 +80,7 @@ class Model(SQLModel, table=True):
     architecture: str | None = Field(default=None, max_length=64)
     quantisation: str | None = Field(default=None, max_length=32)
     n_params: int | None = Field(default=None, sa_type=sa.BigInteger)
-    size_bytes: int = Field(sa_type=sa.BigInteger)
+    size_bytes: int | None = Field(default=None, sa_type=sa.BigInteger)
     n_ctx_train: int | None = None
     vocab_hash: str | None = Field(default=None, max_length=64)
     derived_from_hash: str | None = Field(default=None, max_length=64)
@@ -152,6 +158,7 @@ class Experiment(SQLModel, table=True):
     """Workload x target x arms x protocol on one engine and machine."""
 
     __tablename__: ClassVar[str] = "experiment"
+    __table_args__ = (_one_of("purpose", PURPOSES, "purpose"),)
 
     id: int | None = Field(default=None, primary_key=True)
     workload_id: int = Field(foreign_key="workload.id", index=True)
@@ -159,9 +166,13 @@ class Experiment(SQLModel, table=True):
     target_path: str = Field(max_length=4096)
     machine_id: int | None = Field(default=None, foreign_key="machine.id", index=True)
     engine: str = Field(max_length=32)
+    server: dict[str, Any] | None = Field(default=None, sa_type=_JSON_OR_NULL)
+    """Name, URLs and label of the server as they were when queued; never its token."""
+    purpose: str = Field(default="measure", max_length=16)
     protocol: dict[str, Any] = _json()
     """rounds, precision, max_rounds, n_prompts, max_tokens, warmup, order_seed,
-    anchor_every."""
+    anchor_every; where asked for concurrency, prompt_keys, elimination, budget_s, calibration,
+    prediction."""
     generation: dict[str, Any] = _json()
     """The fields of :class:`specdash.engines.base.GenerationSettings`."""
     base_key: str | None = Field(default=None, max_length=64, index=True)
@@ -199,6 +210,84 @@ class ExperimentArm(SQLModel, table=True):
     reason: str | None = Field(default=None, max_length=2000)
     resolved: dict[str, Any] = _json()
     arm_key: str | None = Field(default=None, max_length=64)
+
+
+class EngineServer(SQLModel, table=True):
+    """A server somebody else runs. Its token lies in the data folder, never here."""
+
+    __tablename__: ClassVar[str] = "engine_server"
+
+    id: int | None = Field(default=None, primary_key=True)
+    name: str = Field(max_length=100, unique=True)
+    engine: str = Field(max_length=32)
+    url: str = Field(max_length=2000)
+    baseline_url: str | None = Field(default=None, max_length=2000)
+    """The same target without speculation."""
+    arm_text: str | None = Field(default=None, max_length=2000)
+    """What ``url`` runs, where the engine cannot be told per arm."""
+    last_test: dict[str, Any] | None = Field(default=None, sa_type=_JSON_OR_NULL)
+    """at, ok, text, version, models, counts."""
+    added_at: datetime = Field(default_factory=utc_now)
+
+
+class Calibration(SQLModel, table=True):
+    """v(n), c and o of one target on one machine with one set of settings (METHOD 4)."""
+
+    __tablename__: ClassVar[str] = "calibration"
+
+    id: int | None = Field(default=None, primary_key=True)
+    machine_id: int = Field(foreign_key="machine.id", index=True)
+    target_model_id: int = Field(foreign_key="model.id", index=True)
+    experiment_id: int | None = Field(default=None, foreign_key="experiment.id", index=True)
+    key: str = Field(max_length=64, index=True)
+    """Hash of ``key_fields``; another key means another calibration."""
+    key_fields: dict[str, Any] = _json()
+    data: dict[str, Any] = _json()
+    created_at: datetime = Field(default_factory=utc_now)
+
+
+class Prediction(SQLModel, table=True):
+    """What was predicted for one arm from the texts of one experiment."""
+
+    __tablename__: ClassVar[str] = "prediction"
+    __table_args__ = (sa.UniqueConstraint("experiment_id", "arm_text"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    experiment_id: int = Field(foreign_key="experiment.id")
+    arm_text: str = Field(max_length=2000)
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    data: dict[str, Any] = _json()
+    """The other fields of :class:`specdash.worker.protocol.PredictionRow`."""
+
+
+class Advice(SQLModel, table=True):
+    """One question to the advisor, how far it is, and its answer."""
+
+    __tablename__: ClassVar[str] = "advice"
+    __table_args__ = (_one_of("state", JOB_STATES, "state"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    target_model_id: int = Field(foreign_key="model.id", index=True)
+    workload_id: int = Field(foreign_key="workload.id", index=True)
+    state: str = Field(default="queued", max_length=16)
+    phase: str | None = Field(default=None, max_length=64)
+    request: dict[str, Any] = _json()
+    """What was asked: drafts, budget, tokens, engine and its settings."""
+    request_hash: str = Field(max_length=64, index=True)
+    requester: str | None = Field(default=None, max_length=64)
+    baseline_experiment_id: int | None = Field(default=None, foreign_key="experiment.id")
+    search_experiment_id: int | None = Field(default=None, foreign_key="experiment.id")
+    confirm_experiment_id: int | None = Field(default=None, foreign_key="experiment.id")
+    calibration_id: int | None = Field(default=None, foreign_key="calibration.id")
+    result: dict[str, Any] | None = Field(default=None, sa_type=_JSON_OR_NULL)
+    """The decision, as ``advisor.decision`` writes it."""
+    cancel_requested: bool = Field(default=False)
+    error_text: str | None = Field(default=None, sa_type=sa.Text)
+    created_at: datetime = Field(default_factory=utc_now)
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
 
 
 class Job(SQLModel, table=True):
@@ -264,6 +353,8 @@ class Run(SQLModel, table=True):
     round: int
     repeat: int = Field(default=0)
     """How often this block had been run before."""
+    n_parallel: int = Field(default=1)
+    """Requests in flight; more than one: a run of a sweep."""
     order_index: int
     is_warmup: bool = Field(default=False)
     started_at: datetime

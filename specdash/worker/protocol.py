@@ -62,6 +62,42 @@ class SpecSettings(_Model):
     draft_threads: int | None = None
 
 
+class SpecServer(_Model):
+    """Mirrors :class:`specdash.engines.base.ServerAddress` but for the token.
+
+    The runner reads the token from the data folder, so that it stands in no job file.
+    """
+
+    name: str
+    url: str
+    baseline_url: str | None = None
+    arm_text: str | None = None
+
+
+class SpecCalibration(_Model):
+    """Measure v(n), c and o before the runs (METHOD 4)."""
+
+    widths: list[int]
+    depths: list[int]
+    repeats: int = Field(ge=1)
+
+
+class SpecPrediction(_Model):
+    """After the runs: replay their texts for every arm and predict its speed-up."""
+
+    arms: list[str]
+    """Full texts; drafts by the references of the job."""
+    calibration: dict[str, object] | None = None
+    """As stored; ``None``: the one this job measures."""
+
+
+class SpecElimination(_Model):
+    """Successive elimination: an arm leaves when its interval is below the leader's."""
+
+    from_prompts: int = Field(ge=2)
+    """No arm leaves before it ran on so many prompts."""
+
+
 class JobSpec(_Model):
     """Everything a runner needs; it never opens the database."""
 
@@ -86,10 +122,19 @@ class JobSpec(_Model):
     """Of the workload's categories."""
     anchor_every: int = Field(default=0, ge=0)
     """Blocks between two looks at the machine's speed; 0: none."""
+    server: SpecServer | None = None
+    concurrency: list[int] = []
+    """Requests in flight of the sweeps after the blocks; none: no sweeps."""
+    calibration: SpecCalibration | None = None
+    prediction: SpecPrediction | None = None
+    elimination: SpecElimination | None = None
+    budget_s: float | None = Field(default=None, gt=0)
+    """No block begins after this time; what was measured until then stands."""
 
 
 class PhaseEvent(_Model):
-    """``loading``, ``checking``, ``warm-up``, ``measuring``, ``comparing``, ``done``."""
+    """``loading``, ``checking``, ``calibrating``, ``warm-up``, ``measuring``, ``parallel``,
+    ``predicting``, ``comparing``, ``done``."""
 
     event: Literal["phase"] = "phase"
     phase: str
@@ -172,7 +217,10 @@ class RunEvent(_Model):
     """UTC, ISO 8601 with offset."""
     counters: SpecCounters
     drafter_counters: dict[str, SpecCounters] = {}
+    n_parallel: int = 1
+    """Requests in flight; runs of sweeps are in no verdict but their own."""
     token_ids: list[int]
+    """Empty where the engine shows none."""
     token_texts: list[str]
     """Text of each token, for colouring; joined it is ``text`` but for split UTF-8 sequences."""
     refused_texts: dict[int, str] = {}
@@ -225,6 +273,46 @@ class MarkEvent(_Model):
     flag: Literal["disturbed", "unsteady"]
 
 
+class SweepEvent(_Model):
+    """One arm over all prompts with ``n_parallel`` requests in flight; its runs came before."""
+
+    event: Literal["sweep"] = "sweep"
+    experiment_arm_id: int
+    n_parallel: int
+    round: int
+    wall_s: float
+    n_generated: int
+
+
+class CalibrationEvent(_Model):
+    """Calibration of this machine, target and settings, as ``domain.calibration`` writes it."""
+
+    event: Literal["calibration"] = "calibration"
+    data: dict[str, object]
+
+
+class PredictionRow(_Model):
+    """What replay and calibration predict for one arm; ``None`` is unknown."""
+
+    arm: str
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    n_drafted: int | None = None
+    n_accepted: int | None = None
+    n_verify_steps: int | None = None
+    n_plain_steps: int | None = None
+    by_prompt: dict[int, float] = {}
+    """Prompt id -> predicted ratio."""
+    reason: str | None = None
+    """Why nothing is predicted."""
+
+
+class PredictionEvent(_Model):
+    event: Literal["prediction"] = "prediction"
+    rows: list[PredictionRow]
+
+
 class ErrorEvent(_Model):
     """The runner gives up: kind of :mod:`specdash.errors`, text and hint for a person."""
 
@@ -251,6 +339,9 @@ Event = Annotated[
     | SplitEvent
     | AnchorEvent
     | MarkEvent
+    | SweepEvent
+    | CalibrationEvent
+    | PredictionEvent
     | ErrorEvent
     | DoneEvent,
     Field(discriminator="event"),

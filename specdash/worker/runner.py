@@ -26,17 +26,20 @@ from specdash.worker.measuring import Measuring
 from specdash.worker.protocol import (
     AnchorEvent,
     ArmEvent,
+    CalibrationEvent,
     DoneEvent,
     EnvironmentEvent,
     ErrorEvent,
     JobSpec,
     MarkEvent,
     PhaseEvent,
+    PredictionEvent,
     ProgressEvent,
     RunEvent,
     SpecModel,
     SpecPrompt,
     SplitEvent,
+    SweepEvent,
 )
 
 _OOM_SCORE = "500"
@@ -90,6 +93,9 @@ _Event = (
     | SplitEvent
     | AnchorEvent
     | MarkEvent
+    | SweepEvent
+    | CalibrationEvent
+    | PredictionEvent
     | ErrorEvent
     | DoneEvent
 )
