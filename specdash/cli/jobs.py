@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def cancel(job_id: _JobId) -> None:
         """Stop a job: a queued one at once, a running one with its whole process group."""
-        from specdash.store.enqueue import cancel as cancel_job
+        from specdash.store.jobs import cancel as cancel_job
 
         state = cancel_job(open_store(), job_id)
         typer.echo(
@@ -63,7 +63,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def retry(job_id: _JobId) -> None:
         """Queue a failed, cancelled or interrupted job again; earlier runs are kept, marked."""
-        from specdash.store.enqueue import retry as retry_job
+        from specdash.store.jobs import retry as retry_job
         from specdash.worker.launch import ensure_worker
 
         attempt = retry_job(open_store(), job_id)

@@ -1,12 +1,9 @@
-"""Putting experiments into the queue, and what people do to a queued or running job.
-
-Every function is one short write transaction.
-"""
+"""Putting experiments into the queue, in one short write transaction."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
@@ -15,10 +12,15 @@ from sqlmodel import Session, col, select
 from specdash.domain.arms import Arm, with_baseline
 from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.domain.workload import content_hash
-from specdash.engines.base import FLASH_ATTN_NAMES, KV_TYPE_NAMES, GenerationSettings
-from specdash.engines.registry import ENGINE_NAMES
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.store.catalogue import get_model
+from specdash.store.experiment_request import (
+    MAX_RUNS,
+    ExperimentRequest,
+    check_numbers,
+    max_rounds,
+)
+from specdash.store.jobs import last_place
 from specdash.store.records import known_id
 from specdash.store.session import write_session
 from specdash.store.tables import (
@@ -36,49 +38,6 @@ from specdash.store.views import ModelView
 
 SAME_CLICK = timedelta(seconds=60)
 """The same request of one browser within this time is the same job."""
-_MOST_TOKENS = 16_777_216
-_MOST_THREADS = 4_096
-_MOST_LAYERS = 10_000
-MAX_RUNS = 100_000
-"""Runs of one experiment: months of measuring, and the plan still fits into memory."""
-MAX_ARMS = 32
-DEFAULT_MAX_ROUNDS = 10
-MOST_ROUNDS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentRequest:
-    """What to measure. ``off`` is added to the arms when it is not named."""
-
-    workload_id: int
-    target_model_id: int
-    arms: tuple[Arm, ...]
-    drafts: Mapping[str, int] = field(default_factory=dict)
-    """Draft reference of an arm -> model id; a reference left out is looked up by name."""
-    rounds: int = 3
-    n_prompts: int | None = None
-    """The first so many prompts; ``None``: all."""
-    max_tokens: int = 256
-    precision: float | None = None
-    """Add rounds until the half-width of every arm's interval is at most this share of its ratio.
-
-    ``None``: exactly ``rounds`` rounds.
-    """
-    max_rounds: int | None = None
-    """The most rounds with ``precision``; ``None``: 10, or ``rounds`` if that is more."""
-    warmup: int = 1
-    order_seed: int = 1
-    anchor_every: int = 8
-    """Blocks between two looks at the machine's speed; 0: none. Shorter experiments have none."""
-    generation: GenerationSettings = field(default_factory=GenerationSettings)
-    engine: str = "llama-cpp"
-    note: str | None = None
-    tags: tuple[str, ...] = ()
-    author: str | None = None
-    requester: str | None = None
-    """Token of the browser; ``None`` never counts as a second click."""
-    allow_duplicate: bool = False
-    time_limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +68,7 @@ def queue_experiment(engine: Engine, request: ExperimentRequest) -> Queued:
     Raises :class:`UsageError` when it cannot be run as asked, :class:`DuplicateError` when the same
     is there already and ``allow_duplicate`` is not set.
     """
-    _check_numbers(request)
+    check_numbers(request)
     with write_session(engine) as session:
         return _queue(session, _named_arms(request))
 
@@ -127,72 +86,6 @@ def find_similar(session: Session, request: ExperimentRequest) -> Sequence[int]:
         )
         .order_by(col(Job.experiment_id).desc())
     ).all()
-
-
-def cancel(engine: Engine, job_id: int) -> str:
-    """The state afterwards: a queued job is ``cancelled``, a running one is asked to stop."""
-    with write_session(engine) as session:
-        job = _job(session, job_id)
-        if job.state == "queued":
-            job.state = "cancelled"
-            job.phase = None
-            job.finished_at = utc_now()
-            job.error_kind, job.error_text = "cancelled", "Cancelled before it started."
-        elif job.state == "running":
-            job.cancel_requested = True
-        else:
-            raise UsageError(f"Job {job_id} is already {job.state}; there is nothing to cancel.")
-        session.add(job)
-        return job.state
-
-
-def retry(engine: Engine, job_id: int) -> int:
-    """Queue a failed, cancelled or interrupted job again and return its new attempt."""
-    with write_session(engine) as session:
-        job = _job(session, job_id)
-        if job.state in (*ACTIVE_JOB_STATES, "succeeded"):
-            raise UsageError(
-                f"Job {job_id} is {job.state}; only a failed, cancelled or interrupted job can be "
-                "tried again.",
-                "Queue the experiment anew to measure it once more.",
-            )
-        job.state = "queued"
-        job.attempt += 1
-        job.priority = _last_place(session)
-        job.queued_at = utc_now()
-        job.started_at = job.finished_at = job.heartbeat_at = None
-        job.phase = job.eta_s = job.error_kind = job.error_text = job.log_path = None
-        job.worker_id = job.runner_pid = job.runner_started_at = job.total = None
-        job.done = 0
-        job.cancel_requested = False
-        session.add(job)
-        session.exec(
-            sa.update(ExperimentArm)
-            .where(col(ExperimentArm.experiment_id) == job.experiment_id)
-            .values(status="pending", reason=None)
-        )
-        return job.attempt
-
-
-def move(engine: Engine, job_id: int, direction: Literal["up", "down"]) -> None:
-    """Swap a queued job with its neighbour; at the end of the queue nothing happens."""
-    with write_session(engine) as session:
-        job = _job(session, job_id)
-        if job.state != "queued":
-            raise UsageError(f"Job {job_id} is {job.state}; only queued jobs have a place.")
-        queue = list(
-            session.exec(
-                select(Job).where(Job.state == "queued").order_by(col(Job.priority), col(Job.id))
-            )
-        )
-        here = next(i for i, other in enumerate(queue) if other.id == job_id)
-        there = here + (-1 if direction == "up" else 1)
-        if not 0 <= there < len(queue):
-            return
-        queue[here], queue[there] = queue[there], queue[here]
-        for place, other in enumerate(queue, start=1):
-            other.priority = place
-            session.add(other)
 
 
 def _queue(session: Session, request: ExperimentRequest) -> Queued:
@@ -216,7 +109,7 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
         protocol={
             "rounds": request.rounds,
             "precision": request.precision,
-            "max_rounds": _max_rounds(request),
+            "max_rounds": max_rounds(request),
             "n_prompts": n_prompts,
             "max_tokens": request.max_tokens,
             "warmup": request.warmup,
@@ -237,7 +130,7 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
         _add_arm(session, experiment_id, position, arm, drafts)
     job = Job(
         experiment_id=experiment_id,
-        priority=_last_place(session),
+        priority=last_place(session),
         time_limit_s=request.time_limit_s,
     )
     session.add(job)
@@ -247,78 +140,6 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
 
 def _named_arms(request: ExperimentRequest) -> ExperimentRequest:
     return replace(request, arms=tuple(with_baseline(list(request.arms))))
-
-
-def _check_numbers(request: ExperimentRequest) -> None:
-    generation = request.generation
-    for name, value, least, most in (
-        ("rounds", request.rounds, 1, 1_000),
-        ("max_tokens", request.max_tokens, 1, _MOST_TOKENS),
-        ("warmup", request.warmup, 0, 100),
-        ("anchor_every", request.anchor_every, 0, MAX_RUNS),
-        ("n_prompts", 1 if request.n_prompts is None else request.n_prompts, 1, MAX_RUNS),
-        ("n_ctx", generation.n_ctx, 1, _MOST_TOKENS),
-        ("n_batch", generation.n_batch, 1, _MOST_TOKENS),
-        ("n_ubatch", generation.n_ubatch, 1, _MOST_TOKENS),
-        ("n_threads", generation.n_threads, 1, _MOST_THREADS),
-        ("draft_threads", generation.draft_threads or 1, 1, _MOST_THREADS),
-        ("gpu_layers", generation.gpu_layers, -1, _MOST_LAYERS),
-        ("draft_gpu_layers", generation.draft_gpu_layers, -1, _MOST_LAYERS),
-    ):
-        if value < least:
-            raise UsageError(f"{name} is {value}; it must be at least {least}.")
-        if value > most:
-            raise UsageError(f"{name} is {value}; it must be at most {most}.")
-    for name, text in (
-        ("kv_type", generation.kv_type),
-        ("draft_kv_type", generation.draft_kv_type or generation.kv_type),
-    ):
-        if text not in KV_TYPE_NAMES:
-            raise UsageError(
-                f"Unknown KV cache type '{text}' ({name}).",
-                f"Allowed: {', '.join(KV_TYPE_NAMES)}.",
-            )
-    if generation.flash_attn not in FLASH_ATTN_NAMES:
-        raise UsageError(
-            f"Unknown flash_attn '{generation.flash_attn}'.",
-            f"Allowed: {', '.join(FLASH_ATTN_NAMES)}.",
-        )
-    if request.time_limit_s is not None and request.time_limit_s <= 0:
-        raise UsageError("The time limit must be more than 0 s.")
-    _check_precision(request)
-    if request.engine not in ENGINE_NAMES:
-        raise UsageError(
-            f"Unknown engine '{request.engine}'.", f"Known engines: {', '.join(ENGINE_NAMES)}."
-        )
-    if len(request.arms) > MAX_ARMS:
-        raise UsageError(f"{len(request.arms)} arms are asked for; at most {MAX_ARMS} are run.")
-
-
-def _check_precision(request: ExperimentRequest) -> None:
-    if request.precision is None:
-        if request.max_rounds is not None:
-            raise UsageError(
-                "A most number of rounds is asked for without a precision.",
-                "Name the precision too, or only the rounds.",
-            )
-        return
-    if not 0.001 <= request.precision <= 1:
-        raise UsageError(
-            f"The precision is {request.precision:g}; it must be between 0.001 and 1.",
-            "0.03 asks for an interval that ends within 3 % of the ratio.",
-        )
-    most = _max_rounds(request)
-    if most is not None and not request.rounds <= most <= MOST_ROUNDS:
-        raise UsageError(
-            f"At most {most} rounds are asked for; it must be between the {request.rounds} that "
-            f"run anyway and {MOST_ROUNDS}."
-        )
-
-
-def _max_rounds(request: ExperimentRequest) -> int | None:
-    if request.precision is None:
-        return None
-    return request.max_rounds or max(request.rounds, DEFAULT_MAX_ROUNDS)
 
 
 def _check_workload(session: Session, request: ExperimentRequest) -> int:
@@ -337,7 +158,7 @@ def _check_workload(session: Session, request: ExperimentRequest) -> int:
             f"Workload '{workload.name}' holds {there} prompts; {asked} are asked for.",
             f"Ask for at most {there}.",
         )
-    n_runs = asked * (_max_rounds(request) or request.rounds) * len(request.arms)
+    n_runs = asked * (max_rounds(request) or request.rounds) * len(request.arms)
     if n_runs > MAX_RUNS:
         raise UsageError(
             f"{n_runs} runs are asked for; an experiment holds at most {MAX_RUNS}.",
@@ -396,7 +217,7 @@ def _digest(request: ExperimentRequest, n_prompts: int, drafts: Mapping[str, Mod
         "arms": [[a.canonical(hashes), a.replica] for a in request.arms],
         "rounds": request.rounds,
         "precision": request.precision,
-        "max_rounds": _max_rounds(request),
+        "max_rounds": max_rounds(request),
         "n_prompts": n_prompts,
         "max_tokens": request.max_tokens,
         "warmup": request.warmup,
@@ -460,15 +281,3 @@ def _add_arm(
             },
         )
     )
-
-
-def _last_place(session: Session) -> int:
-    last = session.exec(select(sa.func.max(Job.priority)).where(Job.state == "queued")).one()
-    return (last or 0) + 1
-
-
-def _job(session: Session, job_id: int) -> Job:
-    job = session.get(Job, job_id)
-    if job is None:
-        raise NotFoundError(f"There is no job {job_id}.", "List them: python -m specdash jobs.")
-    return job

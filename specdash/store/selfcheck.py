@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlmodel import Session
 
 from specdash.domain.multiple import self_check
-from specdash.store.enqueue import MAX_ARMS
+from specdash.store.experiment_request import MAX_ARMS
 from specdash.store.queries import history
 from specdash.store.views import HistoryFilter, HistoryRow
 

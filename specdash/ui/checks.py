@@ -8,7 +8,7 @@ import streamlit as st
 
 from specdash.domain.power import minimum_detectable_effect
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
-from specdash.store.enqueue import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.views import HistoryFilter, HistoryRow
 from specdash.ui import data
 from specdash.ui import format as fmt

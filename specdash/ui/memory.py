@@ -8,7 +8,7 @@ import psutil
 from specdash.domain.arms import parse_arm
 from specdash.domain.memory import KV_BYTES_PER_ELEMENT, MemoryEstimate
 from specdash.engines.base import GenerationSettings
-from specdash.store.enqueue import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.measured import MeasuredLoad
 from specdash.store.views import ModelView
 from specdash.worker.machine import allowed_cpus

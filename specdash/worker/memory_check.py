@@ -21,7 +21,7 @@ from specdash.domain.memory import (
 from specdash.engines.probe_client import repacks_weights
 from specdash.errors import ModelError, NotFoundError
 from specdash.gguf.shape import model_shape
-from specdash.store.enqueue import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.models import header_facts
 from specdash.store.views import ModelView
 

@@ -23,7 +23,7 @@ from specdash.engines.probe_client import count_prompt_tokens, library_info
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.gguf.fit import kind_words
 from specdash.gguf.header import ModelKind
-from specdash.store.enqueue import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.models import header_facts, resolve_model
 from specdash.store.queries import get_model, get_workload
 from specdash.store.session import read_session

@@ -8,7 +8,7 @@ from sqlalchemy.engine import Engine
 from specdash.domain.arms import parse_arm
 from specdash.engines.base import GenerationSettings
 from specdash.settings import Settings
-from specdash.store.enqueue import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.models import resolve_model
 from specdash.store.session import read_session
 from specdash.store.workloads import resolve_workload

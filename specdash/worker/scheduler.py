@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 
 from specdash.errors import SchemaError, SpecdashError
 from specdash.settings import Settings, load_settings
-from specdash.store.enqueue import cancel
+from specdash.store.jobs import cancel
 from specdash.store.queries import get_job
 from specdash.store.schema import check_schema
 from specdash.store.session import make_engine, read_session

@@ -18,7 +18,8 @@ from specdash.domain.plan import build_plan
 from specdash.domain.workload import Message, Prompt, Workload, content_hash, prompt_set_hash
 from specdash.engines.base import GenerationSettings, ModelFile
 from specdash.engines.scripted import ScriptedEngine
-from specdash.store.enqueue import ExperimentRequest, Queued, queue_experiment
+from specdash.store.enqueue import Queued, queue_experiment
+from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.hosts import host_name
 from specdash.store.queries import get_workload
 from specdash.store.records import known_id

@@ -8,7 +8,8 @@ from sqlmodel import col, select
 
 from specdash.engines.base import GenerationSettings
 from specdash.errors import ModelError, NotFoundError, UsageError
-from specdash.store.enqueue import DuplicateError, cancel, find_similar, move, retry
+from specdash.store.enqueue import DuplicateError, find_similar
+from specdash.store.jobs import cancel, move, retry
 from specdash.store.queries import experiment_report, get_job, list_jobs
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import ArmRow, Experiment, ExperimentArm, Job, WorkloadVersion, utc_now
@@ -259,7 +260,7 @@ def test_similar_experiments_are_found_newest_first(
     engine: Engine, workload: int, target: int
 ) -> None:
     from specdash.domain.arms import parse_arm
-    from specdash.store.enqueue import ExperimentRequest
+    from specdash.store.experiment_request import ExperimentRequest
 
     for _ in range(2):
         queue_scripted(engine, workload, target, ("prompt-lookup",))

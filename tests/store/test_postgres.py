@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine, make_url
 
 from specdash.settings import Settings
 from specdash.store import queries, schema
-from specdash.store.enqueue import cancel, move, retry
+from specdash.store.jobs import cancel, move, retry
 from specdash.store.schema import check_schema, upgrade
 from specdash.store.session import make_engine, read_session
 from specdash.store.views import HistoryFilter

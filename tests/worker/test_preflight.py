@@ -11,7 +11,7 @@ from specdash.domain.arms import parse_arm
 from specdash.domain.pairing import PairVerdict
 from specdash.engines.base import GenerationSettings
 from specdash.errors import UsageError
-from specdash.store.enqueue import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.models import scan
 from specdash.worker import memory_check
 from specdash.worker import preflight as module

@@ -16,7 +16,7 @@ from apscheduler.events import EVENT_JOB_MISSED
 from sqlmodel import select
 
 from specdash.settings import PROJECT_ROOT, Settings
-from specdash.store.enqueue import cancel
+from specdash.store.jobs import cancel
 from specdash.store.queries import list_runs, worker_status
 from specdash.store.schema import upgrade
 from specdash.store.session import make_engine, read_session

@@ -18,7 +18,7 @@ from sqlmodel import col
 
 from specdash.domain.verdict import Verdict
 from specdash.engines.base import GenerationSettings
-from specdash.store.enqueue import cancel, retry
+from specdash.store.jobs import cancel, retry
 from specdash.store.queries import list_runs
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import ModelPath

@@ -9,12 +9,8 @@ import streamlit as st
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.engines.base import GenerationSettings
-from specdash.store.enqueue import (
-    DEFAULT_MAX_ROUNDS,
-    DuplicateError,
-    ExperimentRequest,
-    queue_experiment,
-)
+from specdash.store.enqueue import DuplicateError, queue_experiment
+from specdash.store.experiment_request import DEFAULT_MAX_ROUNDS, ExperimentRequest
 from specdash.store.views import ModelView, WorkloadView
 from specdash.ui import arms_form, checks, components, data, nav
 from specdash.ui import format as fmt

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from specdash.store.enqueue import cancel, move, retry
+from specdash.store.jobs import cancel, move, retry
 from specdash.store.views import JobView
 from specdash.ui import components, data, live, nav, rows, tables
 from specdash.ui import format as fmt
