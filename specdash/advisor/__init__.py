@@ -1,0 +1,1 @@
+"""From one baseline to the best draft: predicted by replay, measured, confirmed, ready to use."""
