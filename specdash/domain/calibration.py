@@ -1,0 +1,236 @@
+"""What passes of a target and its drafts cost on one machine with one set of settings (METHOD 4).
+
+Seconds are kept, not ratios: how a pass grows with its width changes with the depth of the text
+before it, and so does the unit that the cost model counts in.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from specdash.domain.speedup import Cost, CostModel, measured
+from specdash.domain.workload import content_hash
+from specdash.errors import UsageError
+
+PassTimes: TypeAlias = Mapping[int, Mapping[int, float]]
+"""Depth (tokens in memory before the pass) -> width (tokens of the pass) -> seconds."""
+
+STEADY_DRIFT = 0.05
+"""A larger change between the first and the last look at one point makes it unsteady."""
+_MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean, normal values
+
+CALIBRATION_KEY_FIELDS = (
+    "target_hash",
+    "machine_fingerprint",
+    "engine",
+    "engine_version",
+    "engine_commit",
+    "build_flags",
+    "n_ctx",
+    "n_batch",
+    "n_ubatch",
+    "kv_type",
+    "flash_attn",
+    "gpu_layers",
+    "n_threads",
+    "draft_gpu_layers",
+    "draft_kv_type",
+    "draft_threads",
+)
+"""What the cost of a pass depends on; a calibration holds as long as all of it stays the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Measured seconds of passes, each the median over repeats, with all logits read."""
+
+    verify_s: PassTimes
+    """Of the target."""
+    draft_s: Mapping[str, PassTimes] = field(default_factory=dict)
+    """Of each draft model by content hash. Width 1 is one draft token with its choice, wider ones
+    are the pass by which ``draft-simple`` takes in what the target checked."""
+    overhead_s: float | None = None
+    """o: what a step takes beyond its passes; ``None`` until speculative runs were measured."""
+    spread: float = 0.0
+    """Scatter of repeats of one point, as a share of it: standard deviation, typical point."""
+    drift: float = 0.0
+    """Last over first look at the same point, less 1."""
+    n_repeats: int = 1
+    plain_ratio: float | None = None
+    """Measured seconds of plain decoding over what these numbers give for it."""
+    key_fields: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check("target", self.verify_s, least_widths=2)
+        for draft_hash, times in self.draft_s.items():
+            _check(f"draft {draft_hash[:8]}", times, least_widths=1)
+
+    @property
+    def is_steady(self) -> bool:
+        return abs(self.drift) <= STEADY_DRIFT
+
+    @property
+    def relative_error(self) -> float:
+        """Standard error of a ratio of two points: their scatter, and half of the drift."""
+        scatter = math.sqrt(2 / self.n_repeats) * _MEDIAN_ERROR * self.spread
+        return math.hypot(scatter, self.drift / 2)
+
+    @property
+    def key(self) -> str:
+        return calibration_key(self.key_fields)
+
+    def verify_at(self, depth: int) -> dict[int, float]:
+        """Seconds by measured width of a target pass at any depth."""
+        return _at(self.verify_s, depth)
+
+    def draft_at(self, draft_hash: str, depth: int) -> dict[int, float]:
+        """Seconds by measured width of a pass of that draft at any depth."""
+        return _at(self._draft(draft_hash), depth)
+
+    def costs(self, draft_hash: str | None, depth: int) -> CostModel:
+        """The cost model of METHOD 4 at a depth, in units of a 1-token target pass there.
+
+        :class:`UsageError` for a draft that was not calibrated.
+        """
+        target = self.verify_at(depth)
+        unit_s = target[1]
+        draft = self.draft_at(draft_hash, depth) if draft_hash is not None else {}
+        wide = len(draft) > 1
+        return CostModel(
+            verify=measured({n: s / unit_s for n, s in target.items()}),
+            draft_token=draft[1] / unit_s if draft else 0.0,
+            overhead=(self.overhead_s or 0.0) / unit_s,
+            draft_verify=measured({n: s / draft[1] for n, s in draft.items()}) if wide else None,
+        )
+
+    def verify_seconds(
+        self, depths: npt.NDArray[np.intp], widths: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.float64]:
+        """Seconds of many target passes at once."""
+        return _seconds(self.verify_s, depths, widths)
+
+    def draft_seconds(
+        self, draft_hash: str, depths: npt.NDArray[np.intp], widths: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.float64]:
+        """Seconds of many passes of a draft at once; :class:`UsageError` when it is unknown."""
+        return _seconds(self._draft(draft_hash), depths, widths)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data that :meth:`from_json` reads back without loss."""
+        return {
+            "verify_s": _times_to_json(self.verify_s),
+            "draft_s": {h: _times_to_json(t) for h, t in self.draft_s.items()},
+            "overhead_s": self.overhead_s,
+            "spread": self.spread,
+            "drift": self.drift,
+            "n_repeats": self.n_repeats,
+            "plain_ratio": self.plain_ratio,
+            "key_fields": dict(self.key_fields),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> "Calibration":
+        """:class:`UsageError` when the data are not those of a calibration."""
+        try:
+            raw = cast("Mapping[str, object]", data)
+            drafts = cast("Mapping[str, Mapping[str, Mapping[str, float]]]", raw["draft_s"])
+            return cls(
+                verify_s=_times(cast("Mapping[str, Mapping[str, float]]", raw["verify_s"])),
+                draft_s={h: _times(t) for h, t in drafts.items()},
+                overhead_s=_optional(raw["overhead_s"]),
+                spread=float(cast("float", raw["spread"])),
+                drift=float(cast("float", raw["drift"])),
+                n_repeats=int(cast("int", raw["n_repeats"])),
+                plain_ratio=_optional(raw["plain_ratio"]),
+                key_fields=dict(cast("Mapping[str, object]", raw["key_fields"])),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(
+                f"This is no calibration: {type(error).__name__}: {error}.",
+                "Calibrate again: python -m specdash calibrate.",
+            ) from error
+
+    def _draft(self, draft_hash: str) -> PassTimes:
+        if draft_hash not in self.draft_s:
+            raise UsageError(
+                f"Draft {draft_hash[:8]} is not in this calibration.",
+                "Calibrate again with this draft named.",
+            )
+        return self.draft_s[draft_hash]
+
+
+def calibration_key(fields: Mapping[str, object]) -> str:
+    """Hash of :data:`CALIBRATION_KEY_FIELDS`; a field that is absent is unknown (``None``)."""
+    unknown = sorted(set(fields) - set(CALIBRATION_KEY_FIELDS))
+    if unknown:
+        raise ValueError(f"not fields of this key: {', '.join(unknown)}")
+    return content_hash({name: fields.get(name) for name in CALIBRATION_KEY_FIELDS})[:16]
+
+
+def _check(name: str, times: PassTimes, *, least_widths: int) -> None:
+    if not times:
+        raise ValueError(f"{name}: no depth was measured")
+    widths = {frozenset(row) for row in times.values()}
+    if len(widths) != 1 or any(1 not in row or len(row) < least_widths for row in widths):
+        raise ValueError(
+            f"{name}: every depth needs the same widths, 1 and {least_widths - 1} more at least"
+        )
+    if not all(0 < s < math.inf for row in times.values() for s in row.values()):
+        raise ValueError(f"{name}: seconds must be above 0")
+
+
+def _at(times: PassTimes, depth: int) -> dict[int, float]:
+    """Straight lines between depths, and on beyond the ends; one depth holds everywhere."""
+    depths = sorted(times)
+    if len(depths) == 1:
+        return dict(times[depths[0]])
+    low, high = _neighbours(depths, depth)
+    share = (depth - low) / (high - low)
+    return {n: s + share * (times[high][n] - s) for n, s in times[low].items()}
+
+
+def _neighbours(knots: Sequence[int], value: int) -> tuple[int, int]:
+    right = min(max(bisect_left(knots, value), 1), len(knots) - 1)
+    return knots[right - 1], knots[right]
+
+
+def _seconds(
+    times: PassTimes, depths: npt.NDArray[np.intp], widths: npt.NDArray[np.intp]
+) -> npt.NDArray[np.float64]:
+    if len(widths) == 0:
+        return np.zeros(0)
+    knots = sorted(times)
+    curves = np.array([_curve(times[d], int(widths.max())) for d in knots])
+    if len(knots) == 1:
+        return np.asarray(curves[0, widths])
+    right = np.clip(np.searchsorted(knots, depths), 1, len(knots) - 1)
+    low, high = np.array(knots)[right - 1], np.array(knots)[right]
+    share = (depths - low) / (high - low)
+    return np.asarray((1 - share) * curves[right - 1, widths] + share * curves[right, widths])
+
+
+def _curve(points: Mapping[int, float], widest: int) -> list[float]:
+    """Seconds of widths 0 (none) to ``widest``."""
+    cost: Cost = measured(points) if len(points) > 1 else lambda _n: points[1]
+    return [0.0, *(cost(n) for n in range(1, widest + 1))]
+
+
+def _times_to_json(times: PassTimes) -> dict[str, dict[str, float]]:
+    return {str(d): {str(n): s for n, s in row.items()} for d, row in times.items()}
+
+
+def _times(data: Mapping[str, Mapping[str, float]]) -> dict[int, dict[int, float]]:
+    return {int(d): _row(row.items()) for d, row in data.items()}
+
+
+def _row(items: Iterable[tuple[str, float]]) -> dict[int, float]:
+    return {int(n): float(s) for n, s in items}
+
+
+def _optional(value: object) -> float | None:
+    return None if value is None else float(cast("float", value))

@@ -1,0 +1,123 @@
+"""Predicted speed-up of an arm: its replayed passes, priced by a calibration (METHOD 4 and 8).
+
+Per prompt, S = (seconds of plain decoding) / (seconds of the arm's passes), both from the same
+calibration, so that a machine that is faster or slower today than then cancels out. It is the
+sum form of METHOD 4 with c, v and o taken at the depth of each pass. Over prompts: METHOD 6.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specdash.domain.calibration import Calibration
+from specdash.domain.statistics import MIN_PROMPTS, Estimate, PromptSample, estimate
+
+_NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedText:
+    """What an arm does on the text of one prompt."""
+
+    prompt_id: int
+    category: str
+    n_prompt: int
+    n_generated: int
+    steps: Sequence[tuple[int, int]]
+    """(drafted, accepted) of every target pass after the prompt, in order."""
+    draft_passes: Sequence[int] | None = None
+    """Single-token passes of the draft model before each target pass; ``None``: no draft model."""
+    drafting_s: float = 0.0
+    """What the drafters that need no model took for all passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedTime:
+    """Where the seconds of an arm would go on one text; ``off_s`` is plain decoding of it."""
+
+    off_s: float
+    draft_s: float
+    verify_s: float
+    plain_s: float
+    overhead_s: float
+
+    @property
+    def on_s(self) -> float:
+        return self.draft_s + self.verify_s + self.plain_s + self.overhead_s
+
+    @property
+    def ratio(self) -> float | None:
+        """``None`` for a text of one token, which needs no pass."""
+        return self.off_s / self.on_s if self.on_s > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedSpeedup:
+    """``ratio`` with its limits; ``None`` where nothing is known or the prompts are too few."""
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    by_prompt: Mapping[int, float] = field(default_factory=dict)
+    times: Mapping[int, PredictedTime] = field(default_factory=dict)
+    """By prompt."""
+
+
+def predict_time(
+    text: ReplayedText, calibration: Calibration, draft_hash: str | None
+) -> PredictedTime:
+    """Price every pass at its own depth. :class:`UsageError` for a draft that is not calibrated."""
+    plain_depths = np.arange(text.n_prompt, text.n_prompt + text.n_generated - 1)
+    off_s = calibration.verify_seconds(plain_depths, np.ones_like(plain_depths)).sum()
+    steps = np.array(text.steps, dtype=np.intp).reshape(-1, 2)
+    drafted, accepted = steps[:, 0], steps[:, 1]
+    depths = text.n_prompt + np.cumsum(accepted + 1) - (accepted + 1)
+    target_s = calibration.verify_seconds(depths, drafted + 1)
+    is_verify = drafted > 0
+    draft_s = text.drafting_s
+    if draft_hash is not None and text.draft_passes is not None:
+        singles = np.array(text.draft_passes, dtype=np.intp)
+        ones = np.ones_like(singles)
+        draft_s += float((calibration.draft_seconds(draft_hash, depths, ones) * singles).sum())
+        # The draft takes in what the target checked, in plain passes too.
+        draft_s += float(calibration.draft_seconds(draft_hash, depths, drafted + 1).sum())
+    return PredictedTime(
+        off_s=float(off_s),
+        draft_s=draft_s,
+        verify_s=float(target_s[is_verify].sum()),
+        plain_s=float(target_s[~is_verify].sum()),
+        overhead_s=float(is_verify.sum()) * (calibration.overhead_s or 0.0),
+    )
+
+
+def predict_speedup(
+    texts: Sequence[ReplayedText],
+    calibration: Calibration,
+    draft_hash: str | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> PredictedSpeedup:
+    """Geometric mean over prompts, as a measured ratio is summed up.
+
+    The t interval over prompts is widened by the error of the calibration, which all prompts
+    share. Without texts, or texts of one token only, everything is ``None``.
+    """
+    times = {t.prompt_id: predict_time(t, calibration, draft_hash) for t in texts}
+    ratios = {i: r for i, time in times.items() if (r := time.ratio) is not None and r > 0}
+    category = {t.prompt_id: t.category for t in texts}
+    samples = [PromptSample(i, category[i], (math.log(r),)) for i, r in ratios.items()]
+    mean = estimate(samples, weights)
+    if mean is None:
+        return PredictedSpeedup(None, None, None, ratios, times)
+    low, high = _limits(mean, calibration.relative_error)
+    return PredictedSpeedup(mean.ratio, low, high, ratios, times)
+
+
+def _limits(mean: Estimate, error: float) -> tuple[float | None, float | None]:
+    """Both sources are independent, so their half-widths add up as squares."""
+    width = mean.half_width() if mean.n >= MIN_PROMPTS else None
+    if width is None:
+        return None, None
+    width = math.hypot(width, _NORMAL_95 * error)
+    return math.exp(mean.log_ratio - width), math.exp(mean.log_ratio + width)

@@ -1,0 +1,118 @@
+"""Predicted speed-ups by hand, and their agreement with the cost model of METHOD 4."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdash.domain.calibration import Calibration
+from specdash.domain.prediction import ReplayedText, predict_speedup, predict_time
+from specdash.domain.speedup import speedup_from_counts
+from specdash.errors import UsageError
+
+_DRAFT = "d" * 64
+_FLAT = Calibration(
+    verify_s={64: {1: 0.010, 2: 0.013, 4: 0.019}},
+    draft_s={_DRAFT: {64: {1: 0.001, 2: 0.0015, 4: 0.002}}},
+    overhead_s=0.0005,
+)
+
+
+def _text(
+    steps: list[tuple[int, int]], prompt_id: int = 1, draft_passes: list[int] | None = None
+) -> ReplayedText:
+    n = 1 + sum(a + 1 for _, a in steps)
+    return ReplayedText(prompt_id, "one", 64, n, steps, draft_passes)
+
+
+def test_time_of_an_ngram_arm_by_hand() -> None:
+    found = predict_time(_text([(3, 2), (0, 0), (1, 0)]), _FLAT, None)
+    assert found.off_s == pytest.approx(5 * 0.010)
+    assert found.verify_s == pytest.approx(0.019 + 0.013)
+    assert found.plain_s == pytest.approx(0.010)
+    assert found.overhead_s == pytest.approx(2 * 0.0005)
+    assert found.draft_s == 0.0
+    assert found.ratio == pytest.approx(0.050 / 0.043)
+
+
+def test_draft_model_pays_for_every_token_it_tries_and_for_every_pass_it_takes_in() -> None:
+    # The second pass is plain: two tokens were tried and dropped, and one was taken in.
+    found = predict_time(_text([(3, 2), (0, 0)], draft_passes=[3, 2]), _FLAT, _DRAFT)
+    assert found.draft_s == pytest.approx(5 * 0.001 + 0.002 + 0.001)
+
+
+def test_each_pass_is_priced_at_its_own_depth() -> None:
+    deep = Calibration(verify_s={0: {1: 0.010, 2: 0.010}, 100: {1: 0.020, 2: 0.030}})
+    text = ReplayedText(1, "one", 10, 4, [(1, 1), (0, 0)])
+    found = predict_time(text, deep, None)
+    assert found.off_s == pytest.approx(0.0110 + 0.0111 + 0.0112)
+    assert found.verify_s == pytest.approx(0.012)
+    assert found.plain_s == pytest.approx(0.0112)
+
+
+def test_uncalibrated_draft_is_refused() -> None:
+    with pytest.raises(UsageError, match="not in this calibration"):
+        predict_time(_text([(1, 1)], draft_passes=[1]), _FLAT, "e" * 64)
+
+
+@given(
+    st.lists(
+        st.integers(0, 3).flatmap(lambda k: st.tuples(st.just(k), st.integers(0, k))),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_at_one_depth_it_is_the_cost_model_from_counts(steps: list[tuple[int, int]]) -> None:
+    found = predict_time(_text(steps), _FLAT, None)
+    verify = [(k, a) for k, a in steps if k]
+    expected = speedup_from_counts(verify, len(steps) - len(verify), _FLAT.costs(None, 64))
+    assert found.ratio == pytest.approx(expected)
+
+
+def test_prompts_are_summed_up_by_their_geometric_mean_with_a_t_interval() -> None:
+    free = Calibration(verify_s={64: {1: 0.010, 4: 0.010}})
+    texts = [_text([(3, a)], prompt_id=a) for a in (1, 2, 3)]
+    found = predict_speedup(texts, free)
+    logs = [math.log(x) for x in (2, 3, 4)]
+    assert found.by_prompt == pytest.approx({1: 2.0, 2: 3.0, 3: 4.0})
+    assert found.ratio == pytest.approx(math.exp(sum(logs) / 3))
+    assert found.low is not None
+    assert found.high is not None
+    assert (found.low, found.high) == pytest.approx((1.214438, 6.851181), abs=5e-6)
+
+
+def test_error_of_the_calibration_widens_the_interval_and_moves_nothing() -> None:
+    texts = [_text([(3, a), (3, 2)], prompt_id=i) for i, a in enumerate((2, 2, 3, 3))]
+    sure = predict_speedup(texts, Calibration(verify_s={64: {1: 0.010, 4: 0.012}}))
+    unsure = predict_speedup(texts, Calibration(verify_s={64: {1: 0.010, 4: 0.012}}, drift=0.2))
+    assert sure.ratio is not None
+    assert unsure.ratio == sure.ratio
+    assert sure.low is not None
+    assert unsure.low is not None
+    assert math.log(unsure.ratio / unsure.low) == pytest.approx(
+        math.hypot(math.log(sure.ratio / sure.low), 0.196)
+    )
+
+
+def test_two_prompts_have_no_interval_and_no_prompt_has_no_ratio() -> None:
+    two = predict_speedup([_text([(3, 1)], 1), _text([(3, 2)], 2)], _FLAT)
+    assert two.ratio is not None
+    assert (two.low, two.high) == (None, None)
+    assert predict_speedup([], _FLAT).ratio is None
+
+
+def test_text_of_one_token_needs_no_pass_and_is_left_out() -> None:
+    found = predict_speedup([ReplayedText(1, "one", 64, 1, []), _text([(3, 3)], 2)], _FLAT)
+    assert list(found.by_prompt) == [2]
+
+
+def test_categories_are_strata_with_weights() -> None:
+    free = Calibration(verify_s={64: {1: 0.010, 4: 0.010}})
+    texts = [
+        ReplayedText(i, category, 64, 2 + a, [(3, a)])
+        for i, (category, a) in enumerate([("code", 3), ("code", 3), ("chat", 0), ("chat", 0)])
+    ]
+    assert predict_speedup(texts, free).ratio == pytest.approx(2.0)
+    weighted = predict_speedup(texts, free, weights={"code": 3, "chat": 1})
+    assert weighted.ratio == pytest.approx(4**0.75)
