@@ -10,8 +10,8 @@ from sqlalchemy.engine import Engine
 from specdash.cli.common import open_store
 from specdash.cli.output import print_json, print_table, say
 from specdash.cli.results import comparison_document, report_document
+from specdash.domain.sentences import plain_sentence
 from specdash.domain.summary import ArmSummary
-from specdash.domain.verdict import plain_sentence
 from specdash.errors import SpecdashError, UsageError
 from specdash.settings import Settings, load_settings
 from specdash.store.enqueue import Queued, queue_experiment

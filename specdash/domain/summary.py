@@ -23,8 +23,8 @@ from specdash.domain.records import (
     PromptRatio,
     RunFacts,
 )
+from specdash.domain.sentences import category_signs_differ
 from specdash.domain.statistics import MIN_PROMPTS
-from specdash.domain.verdict import category_signs_differ
 
 __all__ = [
     "ArmFacts",
@@ -32,6 +32,7 @@ __all__ = [
     "CategoryRatio",
     "PromptRatio",
     "RunFacts",
+    "experiment_facts",
     "summarise",
 ]
 
@@ -57,7 +58,29 @@ def summarise(
     """
     ordered = sorted(runs, key=lambda r: (r.order_index, r.run_id))
     measured = [r for r in ordered if _counts(r)]
-    experiment = ExperimentFacts(
+    experiment = experiment_facts(arms, runs, weights)
+    suspect = {r.arm_id for r in measured if r.split_class == _SUSPECT}
+    ranked = [
+        a.arm_id
+        for a in arms
+        if a.status == _MEASURED and (a.is_baseline or not _is_off(a)) and a.arm_id not in suspect
+    ]
+    ties = _ties(experiment, ranked)
+    by_arm: dict[int, list[RunFacts]] = {a.arm_id: [] for a in arms}
+    for run in ordered:
+        by_arm.setdefault(run.arm_id, []).append(run)
+    return tuple(_summarise_arm(a, by_arm[a.arm_id], experiment, ties) for a in arms)
+
+
+def experiment_facts(
+    arms: Sequence[ArmFacts],
+    runs: Sequence[RunFacts],
+    weights: Mapping[str, float] | None = None,
+) -> ExperimentFacts:
+    """The paired blocks that every ratio of the experiment rests on."""
+    ordered = sorted(runs, key=lambda r: (r.order_index, r.run_id))
+    measured = [r for r in ordered if _counts(r)]
+    return ExperimentFacts(
         blocks=arrange(
             BlockRun(
                 r.run_id,
@@ -77,17 +100,6 @@ def summarise(
         degenerate=frozenset((r.arm_id, r.prompt_id) for r in measured if DEGENERATE in r.flags),
         weights=weights or None,
     )
-    suspect = {r.arm_id for r in measured if r.split_class == _SUSPECT}
-    ranked = [
-        a.arm_id
-        for a in arms
-        if a.status == _MEASURED and (a.is_baseline or not _is_off(a)) and a.arm_id not in suspect
-    ]
-    ties = _ties(experiment, ranked)
-    by_arm: dict[int, list[RunFacts]] = {a.arm_id: [] for a in arms}
-    for run in ordered:
-        by_arm.setdefault(run.arm_id, []).append(run)
-    return tuple(_summarise_arm(a, by_arm[a.arm_id], experiment, ties) for a in arms)
 
 
 def _ties(experiment: ExperimentFacts, arm_ids: Sequence[int]) -> Mapping[int, bool]:

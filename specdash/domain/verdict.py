@@ -1,12 +1,6 @@
-"""The four verdict words and the sentence that carries them (METHOD 6)."""
+"""The four verdict words and the interval that each stands for (METHOD 6)."""
 
-import re
-from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from specdash.domain.records import ArmSummary, CategoryRatio
 
 PRACTICAL_DIFFERENCE = 0.02
 """Delta of METHOD 6: a smaller change is not worth a setting."""
@@ -32,93 +26,3 @@ def decide(low: float | None, high: float | None, delta: float = PRACTICAL_DIFFE
     if low >= 1 / (1 + delta) and high <= 1 + delta:
         return Verdict.NO_DIFFERENCE
     return Verdict.NOT_RESOLVED
-
-
-def sentence(summary: "ArmSummary", workload: str) -> str:
-    """One arm's result as Markdown, with interval and counts."""
-    name = f"**{_escape(summary.text)}**"
-    where = f"on *{_escape(workload)}*"
-    if summary.is_baseline:
-        speed = summary.decode_tok_s
-        if speed is None:
-            return f"{name}, the baseline {where}, has no speed yet."
-        return f"{name} is the baseline {where}: {speed:.4g} tokens/s."
-    if summary.verdict is None:
-        return _without_verdict(summary, name, where)
-    return _by_category(summary) + _with_verdict(summary, summary.verdict, name, where)
-
-
-def plain_sentence(summary: "ArmSummary", workload: str) -> str:
-    """The same without Markdown, for a terminal."""
-    return re.sub(r"\\(.)|\*", r"\1", sentence(summary, workload))
-
-
-def category_signs_differ(categories: "Sequence[CategoryRatio]") -> bool:
-    """Whether one category is clearly faster and another clearly slower than ``off``."""
-    faster = any(c.ratio_low is not None and c.ratio_low > 1 for c in categories)
-    slower = any(c.ratio_high is not None and c.ratio_high < 1 for c in categories)
-    return faster and slower
-
-
-def counts(n_prompts: int, n_rounds: int) -> str:
-    """``10 prompts x 3 rounds``."""
-    prompts = "1 prompt" if n_prompts == 1 else f"{n_prompts} prompts"
-    return f"{prompts} x {'1 round' if n_rounds == 1 else f'{n_rounds} rounds'}"
-
-
-def _with_verdict(summary: "ArmSummary", verdict: Verdict, name: str, where: str) -> str:
-    if summary.ratio is None:
-        return _joined(f"{name} against off {where}: **not resolved**.", summary)
-    ratio, spread = _ratio(summary, summary.ratio), _spread(summary)
-    if verdict is Verdict.FASTER:
-        return f"{name} is **{ratio}x faster** than off {where} — {spread}."
-    if verdict is Verdict.SLOWER:
-        percent = 100 * (1 - summary.ratio)
-        slower = f"{percent:.{0 if percent >= 10 else 1}f} % slower"
-        return f"{name} is **slower**: {ratio}x the speed of off {where} ({slower}) — {spread}."
-    if verdict is Verdict.NO_DIFFERENCE:
-        return f"{name} makes **no practical difference** to off {where}: {ratio}x — {spread}."
-    return _joined(f"{name} against off {where}: **not resolved**, {ratio}x — {spread}.", summary)
-
-
-def _without_verdict(summary: "ArmSummary", name: str, where: str) -> str:
-    words = {
-        "unsupported": "cannot run here",
-        "inactive": "did not speculate",
-        "failed": "failed",
-        "partial": "is only partly measured",
-    }.get(summary.status, "is being measured" if summary.n_runs else "is not measured yet")
-    reason = f": {_escape(summary.reason)}" if summary.reason else ""
-    return f"{name} {words} {where}{reason.rstrip('.')}."
-
-
-def _by_category(summary: "ArmSummary") -> str:
-    if not category_signs_differ(summary.categories):
-        return ""
-    each = ", ".join(f"{c.ratio:.2f}x on *{_escape(c.category)}*" for c in summary.categories)
-    return f"It depends on the category: {each}. "
-
-
-def _joined(text: str, summary: "ArmSummary") -> str:
-    return f"{text} {_escape(summary.advice)}" if summary.advice else text
-
-
-def _spread(summary: "ArmSummary") -> str:
-    size = counts(summary.n_prompts, summary.n_rounds)
-    if summary.ratio_low is None or summary.ratio_high is None:
-        return f"these prompts only, no interval, {size}"
-    low, high = _ratio(summary, summary.ratio_low), _ratio(summary, summary.ratio_high)
-    return f"between {low}x and {high}x, {size}"
-
-
-def _ratio(summary: "ArmSummary", value: float) -> str:
-    """Two decimals, three where the interval is narrow enough to carry them."""
-    low, high = summary.ratio_low, summary.ratio_high
-    narrow = low is not None and high is not None and high - low < 0.02
-    if value >= 100 or value < 0.01:
-        return f"{value:.3g}"
-    return f"{value:.{3 if narrow else 2}f}"
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"([\\`*\[\]<>$~]|(?<!\w)_|_(?!\w))", r"\\\1", text)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from specdash.domain.sentences import category_signs_differ
 from specdash.domain.summary import ArmSummary
-from specdash.domain.verdict import Verdict, category_signs_differ
+from specdash.domain.verdict import Verdict
 from specdash.ui import format as fmt
 from specdash.ui.palette import OFF_COLOR, ROW_PX, Style, arm_styles, label, layout
 

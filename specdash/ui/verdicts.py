@@ -3,8 +3,9 @@
 import streamlit as st
 
 from specdash.domain.metrics import Acceptance
+from specdash.domain.sentences import sentence
 from specdash.domain.summary import ArmSummary
-from specdash.domain.verdict import Verdict, sentence
+from specdash.domain.verdict import Verdict
 from specdash.ui import format as fmt
 from specdash.ui import words
 

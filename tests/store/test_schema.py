@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,113 @@ def test_down_and_up_again(engine: Engine) -> None:
     check_schema(engine)
 
 
+_NOW = "2026-03-01 12:00:00.000000"
+_ROWS_OF = {
+    "0001": f"""
+        INSERT INTO machine VALUES (3, 'f1', 'desk', '{{"allowed_cpus": 8}}', '{_NOW}', '{_NOW}');
+        INSERT INTO model (id, content_hash, name, kind, size_bytes, facts, added_at)
+            VALUES (5, 'c1', 'small', 'model', 92700000, '{{}}', '{_NOW}');
+        INSERT INTO model_path (id, model_id, host, path, size_bytes, mtime_ns, seen_at)
+            VALUES (1, 5, 'desk', '/m/small.gguf', 92700000, 1, '{_NOW}');
+        INSERT INTO workload VALUES (2, 'chat', 'v1', '', '', '{{}}', 'own', 1, '{_NOW}');
+        INSERT INTO prompt (id, workload_id, position, key, category, messages)
+            VALUES (7, 2, 0, 'p0', 'talk', '[]');
+        INSERT INTO arm VALUES (1, 'i1', 'off', '[]');
+        INSERT INTO worker VALUES (1, 'desk', 99, 1.5, '0.1', '{_NOW}', '{_NOW}', NULL);
+        INSERT INTO experiment (id, workload_id, target_model_id, target_path, machine_id, engine,
+                protocol, generation, base_key, base_key_fields, environment, request_hash, tags,
+                created_at)
+            VALUES (4, 2, 5, '/m/small.gguf', 3, 'llama-cpp', '{{"rounds": 1}}', '{{}}', 'k1',
+                '{{"seed": 1}}', '{{}}', 'r1', '["nightly"]', '{_NOW}');
+        INSERT INTO experiment_arm (id, experiment_id, arm_id, position, text, drafts, status,
+                resolved)
+            VALUES (6, 4, 1, 0, 'off', '{{}}', 'measured', '{{}}');
+        INSERT INTO job (id, experiment_id, state, priority, attempt, queued_at, worker_id, done,
+                cancel_requested)
+            VALUES (8, 4, 'succeeded', 0, 1, '{_NOW}', 1, 1, 0);
+        INSERT INTO run (id, experiment_id, experiment_arm_id, prompt_id, attempt, round, repeat,
+                order_index, is_warmup, started_at, n_generated, decode_s, drafter_counters,
+                stop_reason, text, output_hash, trace, flags)
+            VALUES (9, 4, 6, 7, 1, 0, 0, 0, 0, '{_NOW}', 64, 1.25, '{{}}', 'limit', 'text', 'h1',
+                x'789c', '[]'), (10, 4, 6, 7, 1, 1, 0, 1, 0, '{_NOW}', 2, NULL, '{{}}', 'eos', '',
+                'h2', NULL, '["short"]');
+    """,
+}
+"""One row or more in every table that others of the schema refer to."""
+
+
+def _rows(engine: Engine) -> dict[str, list[dict[str, object]]]:
+    with engine.connect() as connection:
+        return {
+            table: [
+                dict(row) for row in connection.exec_driver_sql(f"SELECT * FROM {table}").mappings()
+            ]
+            for table in sa.inspect(connection).get_table_names()
+            if table != "alembic_version"
+        }
+
+
+def _insert(engine: Engine, statements: str) -> None:
+    with engine.execution_options(write=True).begin() as connection:
+        for statement in filter(str.strip, statements.split(";")):
+            connection.exec_driver_sql(statement)
+
+
+def _move(engine: Engine, step: str, revision: str) -> None:
+    config = _config()
+    with engine.execution_options(write=True).connect() as connection:
+        config.attributes["connection"] = connection
+        getattr(command, step)(config, revision)
+
+
+def test_every_older_schema_has_rows_to_be_moved() -> None:
+    assert list(_ROWS_OF) == list(known_revisions()[:-1])
+
+
+@pytest.mark.parametrize("old", _ROWS_OF)
+def test_rows_of_an_older_schema_are_kept_up_to_head_and_one_step_down(
+    old: str, settings: Settings
+) -> None:
+    engine = make_engine(settings.resolved_database_url)
+    _move(engine, "upgrade", old)
+    _insert(engine, _ROWS_OF[old])
+    before = _rows(engine)
+    assert all(before[table] for table in before)
+    engine.dispose()
+
+    assert upgrade(settings.resolved_database_url).before == old
+    at_head = _rows(engine)
+    for table, rows in before.items():
+        kept = [{column: row[column] for column in rows[0]} for row in at_head[table]]
+        assert kept == rows, table
+    assert [row["purpose"] for row in at_head["experiment"]] == ["measure"]
+    assert [row["n_parallel"] for row in at_head["run"]] == [1, 1]
+
+    _move(engine, "downgrade", "-1")
+    assert current_revision(engine) == known_revisions()[-2]
+    if old == known_revisions()[-2]:
+        assert _rows(engine) == before
+    engine.dispose()
+
+
+def test_a_step_down_drops_what_the_older_schema_would_take_for_plain_runs(
+    settings: Settings,
+) -> None:
+    engine = make_engine(settings.resolved_database_url)
+    _move(engine, "upgrade", "0001")
+    _insert(engine, _ROWS_OF["0001"])
+    _move(engine, "upgrade", "0002")
+    _insert(
+        engine,
+        "UPDATE run SET n_parallel = 4 WHERE id = 10; UPDATE model SET size_bytes = NULL",
+    )
+    _move(engine, "downgrade", "0001")
+    rows = _rows(engine)
+    assert [row["id"] for row in rows["run"]] == [9]
+    assert [row["size_bytes"] for row in rows["model"]] == [0]
+    engine.dispose()
+
+
 def test_an_absent_database_is_named_and_not_created(settings: Settings) -> None:
     engine = make_engine(settings.resolved_database_url)
     with pytest.raises(SchemaError, match="not been set up") as caught:
@@ -101,11 +209,11 @@ def test_a_newer_database_is_refused(engine: Engine, database_url: str) -> None:
         upgrade(database_url)
 
 
-_SECOND = """
+_NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision = "0002"
-down_revision = "0001"
+revision = "{next}"
+down_revision = "{head}"
 def upgrade() -> None:
     with op.batch_alter_table("machine") as batch:
         batch.add_column(sa.Column("extra", sa.Integer(), nullable=True))
@@ -116,15 +224,17 @@ def downgrade() -> None:
 """
 
 
-@pytest.fixture
-def second_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The shipped migrations plus one that rebuilds a table that others refer to."""
-    import shutil
+HEAD = known_revisions()[-1]
+NEXT = f"{int(HEAD) + 1:04}"
 
+
+@pytest.fixture
+def next_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The shipped migrations plus one that rebuilds a table that others refer to."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS_DIR, folder)
-    file = folder / "versions" / "0002_second.py"
-    file.write_text(_SECOND.format(more=""))
+    file = folder / "versions" / f"{NEXT}_next.py"
+    file.write_text(_NEXT.format(next=NEXT, head=HEAD, more=""))
     monkeypatch.setattr(schema, "MIGRATIONS_DIR", folder)
     known_revisions.cache_clear()
     monkeypatch.setattr(schema, "known_revisions", known_revisions.__wrapped__)
@@ -132,18 +242,18 @@ def second_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_older_database_is_refused_then_copied_and_upgraded(
-    engine: Engine, database_url: str, second_migration: Path
+    engine: Engine, database_url: str, next_migration: Path
 ) -> None:
     with write_session(engine) as session:
         session.add(Machine(fingerprint="f", name="m"))
-    with pytest.raises(SchemaError, match=r"older than .*\(schema 0001, needed 0002\)"):
+    with pytest.raises(SchemaError, match=rf"older than .*\(schema {HEAD}, needed {NEXT}\)"):
         check_schema(engine)
     engine.dispose()
     done = upgrade(database_url)
-    assert (done.before, done.after) == ("0001", "0002")
+    assert (done.before, done.after) == (HEAD, NEXT)
     assert done.copy_path is not None
     copy = make_engine(f"sqlite:///{done.copy_path}")
-    assert current_revision(copy) == "0001"
+    assert current_revision(copy) == HEAD
     for held in (copy, engine):
         with held.connect() as connection:
             assert connection.exec_driver_sql("SELECT name FROM machine").scalar() == "m"
@@ -151,7 +261,7 @@ def test_an_older_database_is_refused_then_copied_and_upgraded(
 
 
 def test_only_the_newest_copies_are_kept(
-    engine: Engine, database_url: str, second_migration: Path, data_dir: Path
+    engine: Engine, database_url: str, next_migration: Path, data_dir: Path
 ) -> None:
     (data_dir / "copies").mkdir()
     for day in range(1, 5):
@@ -163,17 +273,19 @@ def test_only_the_newest_copies_are_kept(
 
 
 def test_a_migration_that_breaks_a_reference_is_rolled_back(
-    engine: Engine, database_url: str, second_migration: Path
+    engine: Engine, database_url: str, next_migration: Path
 ) -> None:
-    second_migration.write_text(
-        _SECOND.format(
+    next_migration.write_text(
+        _NEXT.format(
+            next=NEXT,
+            head=HEAD,
             more='op.execute("INSERT INTO prompt (workload_id, position, key, category, messages)'
-            " VALUES (77, 0, 'k', 'c', '[]')\")"
+            " VALUES (77, 0, 'k', 'c', '[]')\")",
         )
     )
     with pytest.raises(SchemaError, match="dangling references in: prompt"):
         upgrade(database_url)
-    assert current_revision(engine) == "0001"
+    assert current_revision(engine) == HEAD
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM prompt").scalar() == 0
 

@@ -1,0 +1,158 @@
+"""The sentences people read."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from specdash.domain.sentences import plain_sentence, sentence
+from specdash.domain.summary import ArmSummary, CategoryRatio
+from specdash.domain.verdict import Verdict
+
+SUMMARY = ArmSummary(
+    arm_id=2,
+    text="ngram-simple:size_n=3,size_m=8",
+    is_baseline=False,
+    status="measured",
+    reason=None,
+    verdict=Verdict.FASTER,
+    ratio=1.2512,
+    ratio_low=1.1802,
+    ratio_high=1.3298,
+    bootstrap_low=None,
+    bootstrap_high=None,
+    total_time_ratio=1.25,
+    decode_tok_s=125.4,
+    end_to_end_tok_s=100.0,
+    prefill_s=0.2,
+    acceptance=None,
+    draft_s=None,
+    verify_s=None,
+    plain_s=None,
+    other_s=None,
+    n_runs=30,
+    n_warmup=1,
+    n_prompts=10,
+    n_rounds=3,
+    n_equal=30,
+    n_compared=30,
+    flags=(),
+    prompts=(),
+    categories=(),
+    advice=None,
+)
+
+
+def test_faster() -> None:
+    assert sentence(SUMMARY, "code-edit") == (
+        "**ngram-simple:size_n=3,size_m=8** is **1.25x faster** than off on *code-edit* — "
+        "between 1.18x and 1.33x, 10 prompts x 3 rounds."
+    )
+
+
+def test_slower() -> None:
+    slower = replace(
+        SUMMARY, verdict=Verdict.SLOWER, ratio=0.86, ratio_low=0.8, ratio_high=0.92, n_rounds=1
+    )
+    assert sentence(slower, "chat") == (
+        "**ngram-simple:size_n=3,size_m=8** is **slower**: 0.86x the speed of off on *chat* "
+        "(14 % slower) — between 0.80x and 0.92x, 10 prompts x 1 round."
+    )
+
+
+def test_no_practical_difference_shows_the_digits_its_interval_carries() -> None:
+    same = replace(
+        SUMMARY, verdict=Verdict.NO_DIFFERENCE, ratio=1.0021, ratio_low=0.9961, ratio_high=1.0082
+    )
+    assert plain_sentence(same, "chat") == (
+        "ngram-simple:size_n=3,size_m=8 makes no practical difference to off on chat: 1.002x — "
+        "between 0.996x and 1.008x, 10 prompts x 3 rounds."
+    )
+
+
+def test_not_resolved_says_what_would_settle_it() -> None:
+    open_case = replace(
+        SUMMARY,
+        verdict=Verdict.NOT_RESOLVED,
+        ratio=1.05,
+        ratio_low=0.97,
+        ratio_high=1.137,
+        advice="About 4 further prompts would settle it.",
+    )
+    assert plain_sentence(open_case, "chat") == (
+        "ngram-simple:size_n=3,size_m=8 against off on chat: not resolved, 1.05x — "
+        "between 0.97x and 1.14x, 10 prompts x 3 rounds. About 4 further prompts would settle it."
+    )
+
+
+def test_few_prompts_have_no_interval_in_words() -> None:
+    few = replace(
+        SUMMARY,
+        verdict=Verdict.NOT_RESOLVED,
+        ratio=29.46 / 23.35,
+        ratio_low=None,
+        ratio_high=None,
+        n_prompts=1,
+        n_rounds=1,
+    )
+    assert plain_sentence(few, "chat") == (
+        "ngram-simple:size_n=3,size_m=8 against off on chat: not resolved, 1.26x — "
+        "these prompts only, no interval, 1 prompt x 1 round."
+    )
+
+
+def test_no_pair_at_all() -> None:
+    nothing = replace(SUMMARY, verdict=Verdict.NOT_RESOLVED, ratio=None, advice="No pair.")
+    assert plain_sentence(nothing, "chat") == (
+        "ngram-simple:size_n=3,size_m=8 against off on chat: not resolved. No pair."
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("unsupported", "cannot run here on chat: token 139 differs."),
+        ("inactive", "did not speculate on chat: token 139 differs."),
+        ("failed", "failed on chat: token 139 differs."),
+        ("partial", "is only partly measured on chat: token 139 differs."),
+        ("pending", "is being measured on chat: token 139 differs."),
+    ],
+)
+def test_an_arm_without_a_verdict_says_why(status: str, words: str) -> None:
+    arm = replace(SUMMARY, status=status, verdict=None, reason="token 139 differs.")
+    assert plain_sentence(arm, "chat") == f"ngram-simple:size_n=3,size_m=8 {words}"
+
+
+def test_baseline() -> None:
+    off = replace(SUMMARY, text="off", is_baseline=True, verdict=None, ratio=1.0)
+    assert plain_sentence(off, "chat") == "off is the baseline on chat: 125.4 tokens/s."
+    assert (
+        plain_sentence(replace(off, decode_tok_s=None), "chat")
+        == "off, the baseline on chat, has no speed yet."
+    )
+
+
+def test_a_sign_that_differs_between_categories_is_said_first() -> None:
+    mixed = replace(
+        SUMMARY,
+        categories=(
+            CategoryRatio("code", 1.92, 1.7, 2.1, 5),
+            CategoryRatio("prose", 0.71, 0.6, 0.8, 5),
+        ),
+    )
+    assert plain_sentence(mixed, "chat").startswith(
+        "It depends on the category: 1.92x on code, 0.71x on prose. ngram-simple"
+    )
+
+
+def test_names_are_escaped_in_markdown_and_plain_in_text() -> None:
+    odd = replace(SUMMARY, text='draft-simple:model="a*b_[c]$"')
+    assert sentence(odd, "my_set").startswith('**draft-simple:model="a\\*b\\_\\[c\\]\\$"** is')
+    assert "*my_set*" in sentence(odd, "my_set")
+    assert plain_sentence(odd, "my_set").startswith('draft-simple:model="a*b_[c]$" is')
+
+
+@pytest.mark.parametrize("ratio", [1e-9, 123.456, math.exp(60)])
+def test_extreme_ratios_stay_readable(ratio: float) -> None:
+    text = plain_sentence(replace(SUMMARY, ratio=ratio), "chat")
+    assert f"{ratio:.3g}x" in text
