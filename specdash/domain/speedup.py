@@ -57,10 +57,14 @@ class CostModel:
 
     def step(self, n_drafted: int) -> float:
         """Cost of one step with that many draft tokens."""
+        return self.drafting(n_drafted) + self.verify(n_drafted + 1) + self.overhead
+
+    def drafting(self, n_drafted: int) -> float:
+        """The draft model's part of such a step."""
         draft = n_drafted * self.draft_token
         if self.draft_verify is not None:
             draft += self.draft_token * self.draft_verify(n_drafted + 1)
-        return draft + self.verify(n_drafted + 1) + self.overhead
+        return draft
 
 
 def expected_tokens(alpha: float, n_drafted: int) -> float:
