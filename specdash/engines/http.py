@@ -85,7 +85,7 @@ class HttpServer:
             ),
             # A proxy of the environment would be measured too, or not reach a loopback address.
             trust_env=False,
-            verify=ssl.create_default_context() if self.url.startswith("https") else True,
+            verify=_tls(self.url),
         )
 
     def close(self) -> None:
@@ -259,7 +259,7 @@ class HttpServer:
         status = response.status_code
         if response.is_redirect:
             to = response.headers.get("location", "another address")
-            hint = f"It sends on to {self._hide_token(to)}; register that address."
+            hint: str | None = f"It sends on to {self._hide_token(to)}; register that address."
         else:
             hint = _HINTS.get(status)
         raise ServerRefusal(
@@ -290,6 +290,13 @@ _HINTS = {
     404: "Is that address really such a server, and new enough?",
     503: "It may still be loading its model.",
 }
+
+
+def _tls(url: str) -> ssl.SSLContext:
+    """Certificates are checked; reading those of the system is left out where none is needed."""
+    if url.startswith("https"):
+        return ssl.create_default_context()
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def said_in(body: str) -> str:

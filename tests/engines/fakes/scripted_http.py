@@ -176,9 +176,8 @@ def _send_events(handler: BaseHTTPRequestHandler, answer: Events) -> None:
             return
         if answer.gap_s:
             time.sleep(answer.gap_s)
-        if not answer.raw:
-            event = f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
-        data = event.encode()
+        text = event if isinstance(event, str) else json.dumps(event)
+        data = (text if answer.raw else f"data: {text}\n\n").encode()
         handler.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         handler.wfile.flush()
     handler.wfile.write(b"0\r\n\r\n")
