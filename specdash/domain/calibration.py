@@ -46,6 +46,24 @@ CALIBRATION_KEY_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
+class CalibrationPlan:
+    """What to measure: passes of every width at every depth, each ``repeats`` times."""
+
+    widths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
+    depths: tuple[int, ...] = (64, 512, 1024)
+    """Those that the context cannot hold are left out."""
+    repeats: int = 5
+
+    def __post_init__(self) -> None:
+        if 1 not in self.widths or len(set(self.widths)) < 2 or min(self.widths) < 1:
+            raise UsageError("A calibration measures passes of 1 token and of one more width.")
+        if not self.depths or min(self.depths) < 1:
+            raise UsageError("A calibration needs a depth of at least 1 token.")
+        if self.repeats < 1:
+            raise UsageError("A calibration needs at least one repeat.")
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """Measured seconds of passes, each the median over repeats, with all logits read."""
 
