@@ -66,6 +66,7 @@ def upgrade() -> None:
     sa.Column('search_experiment_id', sa.Integer(), nullable=True),
     sa.Column('confirm_experiment_id', sa.Integer(), nullable=True),
     sa.Column('calibration_id', sa.Integer(), nullable=True),
+    sa.Column('plan', sa.JSON(), nullable=True),
     sa.Column('result', sa.JSON(), nullable=True),
     sa.Column('cancel_requested', sa.Boolean(), nullable=False),
     sa.Column('error_text', sa.Text(), nullable=True),

@@ -281,6 +281,8 @@ class Advice(SQLModel, table=True):
     search_experiment_id: int | None = Field(default=None, foreign_key="experiment.id")
     confirm_experiment_id: int | None = Field(default=None, foreign_key="experiment.id")
     calibration_id: int | None = Field(default=None, foreign_key="calibration.id")
+    plan: dict[str, Any] | None = Field(default=None, sa_type=_JSON_OR_NULL)
+    """What is searched and why, as ``advisor.shortlist`` writes it; there once predicted."""
     result: dict[str, Any] | None = Field(default=None, sa_type=_JSON_OR_NULL)
     """The decision, as ``advisor.decision`` writes it."""
     cancel_requested: bool = Field(default=False)
