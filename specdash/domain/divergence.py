@@ -19,9 +19,15 @@ class Divergence:
 
     equal: bool
     first_difference: int | None
-    """Index of the first position that differs, or where the shorter text ends."""
-    agreement: float
-    """Share of positions with the same token, over the longer text; 1 for two empty texts."""
+    """Index of the first token that differs, or where the shorter text ends.
+
+    ``None`` for equal outputs, and where tokens are not known.
+    """
+    agreement: float | None
+    """Share of positions with the same token, over the longer text; 1 for two empty texts.
+
+    ``None`` for texts that differ where tokens are not known.
+    """
     is_prefix: bool
     """One is a proper prefix of the other: nothing contradicts, one only stopped earlier."""
 
@@ -45,6 +51,17 @@ def compare(on: Sequence[int], off: Sequence[int]) -> Divergence:
         first_difference=first,
         agreement=sum(same) / longer if longer else 1.0,
         is_prefix=not equal and first == shorter,
+    )
+
+
+def compare_texts(on: str, off: str) -> Divergence:
+    """Compare outputs of an engine that shows no token ids."""
+    equal = on == off
+    return Divergence(
+        equal=equal,
+        first_difference=None,
+        agreement=1.0 if equal else None,
+        is_prefix=not equal and (on.startswith(off) or off.startswith(on)),
     )
 
 

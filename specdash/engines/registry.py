@@ -29,6 +29,12 @@ class EngineInfo:
     """Serves several requests at once."""
     is_fake: bool = False
 
+    def methods_for(self, *, by_address: bool) -> frozenset[str]:
+        """Methods an arm may have; a server that was started by somebody else does what it does."""
+        if self.address != "optional":
+            return self.methods
+        return self.methods & _BY_LABEL if by_address else self.methods - {"server"}
+
 
 ENGINES: dict[str, EngineInfo] = {
     info.name: info

@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 from specdash.domain.arms import Arm, with_baseline
 from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.domain.workload import content_hash
+from specdash.engines.registry import engine_info
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.store.catalogue import get_model
 from specdash.store.experiment_request import (
@@ -22,6 +23,8 @@ from specdash.store.experiment_request import (
 )
 from specdash.store.jobs import last_place
 from specdash.store.records import known_id
+from specdash.store.remote_models import check_place, remote_id
+from specdash.store.servers import ServerView, get_server, server_snapshot
 from specdash.store.session import write_session
 from specdash.store.tables import (
     ACTIVE_JOB_STATES,
@@ -90,9 +93,13 @@ def find_similar(session: Session, request: ExperimentRequest) -> Sequence[int]:
 
 def _queue(session: Session, request: ExperimentRequest) -> Queued:
     n_prompts = _check_workload(session, request)
+    server = _server(session, request)
     target = get_model(session, request.target_model_id)
+    check_place(request.engine, server, target)
     target_path = _path_here(target)
     drafts = _drafts(session, request)
+    for draft in drafts.values():
+        check_place(request.engine, server, draft)
     digest = _digest(request, n_prompts, drafts)
     again = _second_click(session, request, digest)
     if again is not None:
@@ -106,6 +113,7 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
         target_model_id=request.target_model_id,
         target_path=target_path,
         engine=request.engine,
+        server=None if server is None else server_snapshot(server),
         protocol={
             "rounds": request.rounds,
             "precision": request.precision,
@@ -115,7 +123,10 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
             "warmup": request.warmup,
             "order_seed": request.order_seed,
             "anchor_every": request.anchor_every,
+            **({"concurrency": list(request.concurrency)} if request.concurrency else {}),
+            **_steps(request, drafts),
         },
+        purpose=request.purpose,
         generation=asdict(request.generation),
         request_hash=digest,
         requester=request.requester,
@@ -152,13 +163,21 @@ def _check_workload(session: Session, request: ExperimentRequest) -> int:
         raise UsageError(
             f"Workload '{workload.name}' holds no prompts.", "Add prompts to it, or choose another."
         )
+    _check_prompt_keys(session, request)
     asked = _n_prompts(session, request)
     if asked > there:
         raise UsageError(
             f"Workload '{workload.name}' holds {there} prompts; {asked} are asked for.",
             f"Ask for at most {there}.",
         )
-    n_runs = asked * (max_rounds(request) or request.rounds) * len(request.arms)
+    if request.concurrency and request.concurrency[-1] > asked:
+        raise UsageError(
+            f"{request.concurrency[-1]} requests are to be in flight at once, and there are only "
+            f"{asked} prompts.",
+            "Each request is a prompt of its own: take more prompts or fewer parallel requests.",
+        )
+    n_blocks = asked * (max_rounds(request) or request.rounds)
+    n_runs = (n_blocks + asked * request.rounds * len(request.concurrency)) * len(request.arms)
     if n_runs > MAX_RUNS:
         raise UsageError(
             f"{n_runs} runs are asked for; an experiment holds at most {MAX_RUNS}.",
@@ -172,7 +191,20 @@ def _check_workload(session: Session, request: ExperimentRequest) -> int:
     return asked
 
 
+def _check_prompt_keys(session: Session, request: ExperimentRequest) -> None:
+    if request.prompt_keys is None:
+        return
+    known = session.exec(
+        select(PromptRow.key).where(PromptRow.workload_id == request.workload_id)
+    ).all()
+    missing = [key for key in request.prompt_keys if key not in known]
+    if missing:
+        raise UsageError(f"The workload has no prompt '{missing[0]}'.", "Name prompts it holds.")
+
+
 def _n_prompts(session: Session, request: ExperimentRequest) -> int:
+    if request.prompt_keys is not None:
+        return len(request.prompt_keys)
     return request.n_prompts or _prompts_there(session, request.workload_id)
 
 
@@ -183,9 +215,9 @@ def _prompts_there(session: Session, workload_id: int) -> int:
 
 
 def _drafts(session: Session, request: ExperimentRequest) -> dict[str, ModelView]:
-    """Every draft reference of the arms -> the registered model."""
+    """Every draft reference -> the registered model."""
     found: dict[str, ModelView] = {}
-    for reference in dict.fromkeys(r for arm in request.arms for r in arm.draft_models):
+    for reference in _draft_references(request):
         model_id = request.drafts.get(reference)
         if model_id is None:
             model_id = session.exec(select(Model.id).where(Model.name == reference)).first()
@@ -198,7 +230,62 @@ def _drafts(session: Session, request: ExperimentRequest) -> dict[str, ModelView
     return found
 
 
+def _server(session: Session, request: ExperimentRequest) -> ServerView | None:
+    if request.server is None:
+        return None
+    server = get_server(session, request.server)
+    if server.engine != request.engine:
+        raise UsageError(
+            f"Server '{server.name}' is a {engine_info(server.engine).title} server.",
+            f"Choose its engine: --engine {server.engine}.",
+        )
+    return server
+
+
+def _draft_references(request: ExperimentRequest) -> Sequence[str]:
+    """Those of the arms, of the arms to predict, and all that are to be calibrated."""
+    predicted = request.prediction.arms if request.prediction else ()
+    named = [r for arm in (*request.arms, *predicted) for r in arm.draft_models]
+    return list(dict.fromkeys([*named, *(request.drafts if request.calibration else ())]))
+
+
+def _steps(request: ExperimentRequest, drafts: Mapping[str, ModelView]) -> dict[str, Any]:
+    """What the advisor asks for beside the runs; nothing for a plain measurement.
+
+    Drafts that no arm of the experiment has are loaded all the same.
+    """
+    measured = {r for arm in request.arms for r in arm.draft_models}
+    loaded = {r: _draft_record(model) for r, model in drafts.items() if r not in measured}
+    prediction = request.prediction
+    asked: dict[str, Any] = {
+        "prompt_keys": request.prompt_keys and list(request.prompt_keys),
+        "calibration": request.calibration and asdict(request.calibration),
+        "prediction": prediction
+        and {
+            "arms": [arm.full_text() for arm in prediction.arms],
+            "calibration_id": prediction.calibration_id,
+        },
+        "elimination": request.elimination and {"from_prompts": request.elimination},
+        "budget_s": request.budget_s,
+        "drafts": loaded,
+    }
+    return {name: value for name, value in asked.items() if value}
+
+
+def _draft_record(model: ModelView) -> dict[str, Any]:
+    return {
+        "model_id": model.model_id,
+        "name": model.name,
+        "path": _path_here(model),
+        "content_hash": model.content_hash,
+    }
+
+
 def _path_here(model: ModelView) -> str:
+    """The file, or the id at its server."""
+    held = remote_id(model)
+    if held is not None:
+        return held
     if model.path is None:
         raise ModelError(
             f"Model '{model.name}' cannot be loaded: {model.problem or 'its file is unknown.'}",
@@ -224,7 +311,11 @@ def _digest(request: ExperimentRequest, n_prompts: int, drafts: Mapping[str, Mod
         "order_seed": request.order_seed,
         "anchor_every": request.anchor_every,
     }
-    return content_hash(asked)
+    if request.server is not None:
+        asked["server"] = request.server
+    if request.concurrency:
+        asked["concurrency"] = request.concurrency
+    return content_hash({**asked, **_steps(request, drafts)})
 
 
 def _second_click(session: Session, request: ExperimentRequest, digest: str) -> Job | None:
@@ -270,14 +361,6 @@ def _add_arm(
             arm_id=known_id(row.id),
             position=position,
             text=arm.text(),
-            drafts={
-                reference: {
-                    "model_id": drafts[reference].model_id,
-                    "name": drafts[reference].name,
-                    "path": _path_here(drafts[reference]),
-                    "content_hash": drafts[reference].content_hash,
-                }
-                for reference in arm.draft_models
-            },
+            drafts={reference: _draft_record(drafts[reference]) for reference in arm.draft_models},
         )
     )

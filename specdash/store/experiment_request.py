@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specdash.domain.arms import Arm
+from specdash.domain.calibration import CalibrationPlan
 from specdash.engines.base import FLASH_ATTN_NAMES, KV_TYPE_NAMES, GenerationSettings
-from specdash.engines.registry import ENGINE_NAMES
+from specdash.engines.registry import ENGINES, engine_info
 from specdash.errors import UsageError
+from specdash.store.tables import PURPOSES
 
 _MOST_TOKENS = 16_777_216
 _MOST_THREADS = 4_096
@@ -16,6 +18,17 @@ MAX_RUNS = 100_000
 MAX_ARMS = 32
 DEFAULT_MAX_ROUNDS = 10
 MOST_ROUNDS = 100
+MOST_PARALLEL = 256
+MOST_LEVELS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionRequest:
+    """Arms to predict from the ``off`` texts of the experiment, none of them measured in it."""
+
+    arms: tuple[Arm, ...]
+    calibration_id: int | None = None
+    """A stored calibration; ``None``: the one that the experiment measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,20 @@ class ExperimentRequest:
     """Blocks between two looks at the machine's speed; 0: none. Shorter experiments have none."""
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     engine: str = "llama-cpp"
+    server: str | None = None
+    """Name of a registered server of that engine; ``None``: what specdash runs itself."""
+    concurrency: tuple[int, ...] = ()
+    """Requests in flight of the sweeps that follow the blocks; none: no sweeps."""
+    purpose: str = "measure"
+    prompt_keys: tuple[str, ...] | None = None
+    """Only these prompts, in this order; ``None``: the first ``n_prompts``."""
+    calibration: CalibrationPlan | None = None
+    """Calibrate before the runs: the target, and every model of ``drafts``."""
+    prediction: PredictionRequest | None = None
+    elimination: int | None = None
+    """From so many prompts on, an arm clearly below the leader leaves; ``None``: all stay."""
+    budget_s: float | None = None
+    """No block begins after this time."""
     note: str | None = None
     tags: tuple[str, ...] = ()
     author: str | None = None
@@ -91,10 +118,8 @@ def check_numbers(request: ExperimentRequest) -> None:
     if request.time_limit_s is not None and request.time_limit_s <= 0:
         raise UsageError("The time limit must be more than 0 s.")
     _check_precision(request)
-    if request.engine not in ENGINE_NAMES:
-        raise UsageError(
-            f"Unknown engine '{request.engine}'.", f"Known engines: {', '.join(ENGINE_NAMES)}."
-        )
+    _check_engine(request)
+    _check_steps(request)
     if len(request.arms) > MAX_ARMS:
         raise UsageError(f"{len(request.arms)} arms are asked for; at most {MAX_ARMS} are run.")
 
@@ -118,6 +143,80 @@ def _check_precision(request: ExperimentRequest) -> None:
             f"At most {most} rounds are asked for; it must be between the {request.rounds} that "
             f"run anyway and {MOST_ROUNDS}."
         )
+
+
+def _check_engine(request: ExperimentRequest) -> None:
+    info = engine_info(request.engine)
+    if info.address == "required" and request.server is None:
+        raise UsageError(
+            f"{info.title} is reached at an address, and no server is named.",
+            "Register it first: python -m specdash engines add NAME --engine "
+            f"{info.name} --url {info.default_url}.",
+        )
+    if info.address == "none" and request.server is not None:
+        raise UsageError(
+            f"{info.title} runs on this machine and takes no server.", "Leave the server out."
+        )
+    problem = arms_problem(request)
+    if problem is not None:
+        allowed = sorted(info.methods_for(by_address=request.server is not None))
+        raise UsageError(problem, f"It runs {', '.join(allowed)}.")
+    levels = request.concurrency
+    if not levels:
+        return
+    if not info.is_parallel:
+        able = ", ".join(i.name for i in ENGINES.values() if i.is_parallel and not i.is_fake)
+        raise UsageError(
+            f"{info.title} serves one request at a time.",
+            f"Engines that serve several: {able}.",
+        )
+    if len(levels) > MOST_LEVELS or list(levels) != sorted(set(levels)):
+        raise UsageError(
+            f"Parallel requests are {', '.join(map(str, levels))}; name at most {MOST_LEVELS} "
+            "numbers, each once and rising.",
+            "Write them like 2,4,8.",
+        )
+    if levels[0] < 2 or levels[-1] > MOST_PARALLEL:
+        raise UsageError(
+            f"Parallel requests are {', '.join(map(str, levels))}; each must be between 2 and "
+            f"{MOST_PARALLEL}.",
+            "One request at a time is always measured.",
+        )
+
+
+def _check_steps(request: ExperimentRequest) -> None:
+    if request.purpose not in PURPOSES:
+        raise UsageError(f"Unknown purpose '{request.purpose}'.", f"Known: {', '.join(PURPOSES)}.")
+    keys = request.prompt_keys
+    if keys is not None:
+        if not keys or len(set(keys)) != len(keys):
+            raise UsageError("Name at least one prompt, and each once.")
+        if request.n_prompts not in (None, len(keys)):
+            raise UsageError(
+                f"{len(keys)} prompts are named and {request.n_prompts} are asked for.",
+                "Name the prompts or their number, not both.",
+            )
+    prediction = request.prediction
+    if prediction and prediction.calibration_id is None and request.calibration is None:
+        raise UsageError(
+            "A prediction needs a calibration.", "Name a stored one, or calibrate in the same job."
+        )
+    if request.elimination is not None and request.elimination < 2:
+        raise UsageError("Arms can leave from 2 prompts on, not before.")
+    if request.budget_s is not None and request.budget_s <= 0:
+        raise UsageError("The time budget must be more than 0 s.")
+
+
+def arms_problem(request: ExperimentRequest) -> str | None:
+    """Why the engine cannot run one of the arms, whatever the models are; ``None`` when it can."""
+    info = engine_info(request.engine)
+    allowed = info.methods_for(by_address=request.server is not None)
+    for arm in request.arms:
+        for call in arm.calls:
+            if call.method not in allowed:
+                where = f" at server '{request.server}'" if request.server else ""
+                return f"{info.title}{where} does not run {call.method}."
+    return None
 
 
 def max_rounds(request: ExperimentRequest) -> int | None:

@@ -105,11 +105,11 @@ def _store_path(
 
 def _insert(session: Session, read: ReadModel, replaced_id: int | None) -> Model:
     """A new model; it takes over the name of the one its file replaced, if no file has that now."""
-    name = _free_name(session, read.found.stem)
+    name = free_name(session, read.found.stem)
     replaced = session.get(Model, replaced_id) if replaced_id is not None else None
     if replaced is not None and not _has_other_path(session, replaced, read.found.path):
         name = replaced.name
-        replaced.name = _free_name(session, f"{name}@{replaced.content_hash[:8]}")
+        replaced.name = free_name(session, f"{name}@{replaced.content_hash[:8]}")
         session.add(replaced)
         session.flush()
     facts = read.facts
@@ -136,7 +136,7 @@ def _has_other_path(session: Session, model: Model, path: Path) -> bool:
     return any(p.host != host_name() or p.path != str(path) for p in paths)
 
 
-def _free_name(session: Session, wanted: str) -> str:
+def free_name(session: Session, wanted: str) -> str:
     """``wanted``, then ``wanted-2`` and so on; ``demo`` stays what it means."""
     taken = {DEMO, *session.exec(select(Model.name).where(col(Model.name).startswith(wanted)))}
     base = wanted[:190]

@@ -211,6 +211,7 @@ def baseline_run(session: Session, run: Run) -> Run | None:
             Run.prompt_id == run.prompt_id,
             Run.round == run.round,
             Run.repeat == run.repeat,
+            Run.n_parallel == run.n_parallel,
             Run.is_warmup == run.is_warmup,
             ExperimentArm.text == "off",
         )

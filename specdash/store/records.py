@@ -85,6 +85,7 @@ def experiment_view(
         engine_build=engine_build(experiment),
         protocol=dict(experiment.protocol),
         generation=dict(experiment.generation),
+        server=dict(experiment.server) if experiment.server is not None else None,
         base_key=experiment.base_key,
         base_key_fields=dict(experiment.base_key_fields),
         environment=dict(experiment.environment),
@@ -234,7 +235,7 @@ def model_view(row: Model, paths: Sequence[ModelPath], derived_from: str | None)
     """``paths`` are those of this machine, newest first; the first that exists counts."""
     found = next((p for p in paths if Path(p.path).exists()), None)
     problem = found.problem if found else None
-    if found is None:
+    if found is None and row.kind != "remote":
         problem = f"The file is no longer at {paths[0].path}." if paths else "Not on this machine."
     return ModelView(
         model_id=known_id(row.id),

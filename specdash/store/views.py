@@ -65,6 +65,8 @@ class ExperimentView:
     engine_build: str | None
     protocol: Mapping[str, object]
     generation: Mapping[str, object]
+    server: Mapping[str, object] | None
+    """The server as it was when this was queued; ``None`` where specdash ran the engine."""
     base_key: str | None
     base_key_fields: Mapping[str, object]
     environment: Mapping[str, object]
@@ -199,7 +201,10 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """A registered model; ``path`` is where it lies on this machine, if it still does."""
+    """A registered model; ``path`` is where it lies on this machine, if it still does.
+
+    One of kind ``remote`` is held by a server alone: it has no path, and that is no problem.
+    """
 
     model_id: int
     name: str
@@ -208,7 +213,7 @@ class ModelView:
     architecture: str | None
     quantisation: str | None
     n_params: int | None
-    size_bytes: int
+    size_bytes: int | None
     n_ctx_train: int | None
     vocab_hash: str | None
     derived_from: str | None

@@ -1,6 +1,8 @@
 """The job file: everything the runner needs, read from the store."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
@@ -11,8 +13,10 @@ from specdash.settings import Settings
 from specdash.store.hosts import host_name
 from specdash.store.model_rows import is_current
 from specdash.store.records import known_id
+from specdash.store.remote_models import REMOTE
 from specdash.store.session import read_session
 from specdash.store.tables import (
+    Calibration,
     Experiment,
     ExperimentArm,
     Model,
@@ -20,12 +24,15 @@ from specdash.store.tables import (
     PromptRow,
     WorkloadVersion,
 )
+from specdash.store.tokens import token_path
 from specdash.worker.protocol import (
     JobSpec,
     SpecArm,
     SpecMessage,
     SpecModel,
+    SpecPrediction,
     SpecPrompt,
+    SpecServer,
     SpecSettings,
 )
 from specdash.worker.queue import ClaimedJob
@@ -37,14 +44,14 @@ def write_job_file(engine: Engine, settings: Settings, job: ClaimedJob) -> Path:
     :class:`ModelError` when a model's file has gone since the job was queued.
     """
     with read_session(engine) as session:
-        spec = _build(session, job)
+        spec = _build(session, settings, job)
     path = settings.spool_dir / f"job-{job.job_id}-{job.attempt}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(spec.model_dump_json(), encoding="utf-8")
     return path
 
 
-def _build(session: Session, job: ClaimedJob) -> JobSpec:
+def _build(session: Session, settings: Settings, job: ClaimedJob) -> JobSpec:
     experiment = session.get_one(Experiment, job.experiment_id)
     target = session.get_one(Model, experiment.target_model_id)
     protocol = experiment.protocol
@@ -53,12 +60,7 @@ def _build(session: Session, job: ClaimedJob) -> JobSpec:
         .where(ExperimentArm.experiment_id == job.experiment_id)
         .order_by(col(ExperimentArm.position))
     ).all()
-    prompts = session.exec(
-        select(PromptRow)
-        .where(PromptRow.workload_id == experiment.workload_id)
-        .order_by(col(PromptRow.position))
-        .limit(protocol["n_prompts"])
-    ).all()
+    prompts = _prompts(session, experiment)
     return JobSpec(
         job_id=job.job_id,
         experiment_id=job.experiment_id,
@@ -68,6 +70,10 @@ def _build(session: Session, job: ClaimedJob) -> JobSpec:
             reference: _model(session, draft["name"], draft["path"], draft["content_hash"])
             for arm in arms
             for reference, draft in arm.drafts.items()
+        }
+        | {
+            reference: _model(session, draft["name"], draft["path"], draft["content_hash"])
+            for reference, draft in protocol.get("drafts", {}).items()
         },
         arms=[SpecArm(experiment_arm_id=known_id(arm.id), text=arm.text) for arm in arms],
         prompts=[
@@ -90,10 +96,50 @@ def _build(session: Session, job: ClaimedJob) -> JobSpec:
         max_rounds=protocol.get("max_rounds"),
         anchor_every=protocol.get("anchor_every", 0),
         weights=session.get_one(WorkloadVersion, experiment.workload_id).weights,
+        server=_server(settings, experiment),
+        concurrency=protocol.get("concurrency", []),
+        calibration=protocol.get("calibration"),
+        prediction=_prediction(session, protocol),
+        elimination=protocol.get("elimination"),
+        budget_s=protocol.get("budget_s"),
     )
 
 
+def _prompts(session: Session, experiment: Experiment) -> Sequence[PromptRow]:
+    """The named prompts in the order they are named, else the first ones."""
+    statement = (
+        select(PromptRow)
+        .where(PromptRow.workload_id == experiment.workload_id)
+        .order_by(col(PromptRow.position))
+    )
+    keys: list[str] | None = experiment.protocol.get("prompt_keys")
+    if keys is None:
+        return session.exec(statement.limit(experiment.protocol["n_prompts"])).all()
+    by_key = {row.key: row for row in session.exec(statement)}
+    return [by_key[key] for key in keys]
+
+
+def _prediction(session: Session, protocol: dict[str, Any]) -> SpecPrediction | None:
+    asked = protocol.get("prediction")
+    if asked is None:
+        return None
+    calibration_id = asked["calibration_id"]
+    stored = session.get(Calibration, calibration_id) if calibration_id is not None else None
+    return SpecPrediction(arms=asked["arms"], calibration=stored.data if stored else None)
+
+
+def _server(settings: Settings, experiment: Experiment) -> SpecServer | None:
+    """The address as it was when the job was queued; the token is looked up when it runs."""
+    if experiment.server is None:
+        return None
+    name = experiment.server["name"]
+    return SpecServer(**experiment.server, token_path=str(token_path(settings, name)))
+
+
 def _model(session: Session, name: str, path: str, content_hash: str) -> SpecModel:
+    kind = session.exec(select(Model.kind).where(Model.content_hash == content_hash)).first()
+    if kind == REMOTE:
+        return SpecModel(name=name, path=path, content_hash=content_hash)
     if not Path(path).is_file():
         raise ModelError(
             f"The file of model '{name}' is missing: {path}.",

@@ -39,7 +39,15 @@ class _Done:
     arm: int
     run: PlannedRun
     token_ids: tuple[int, ...]
+    text: str
+    n_generated: int
     tok_s: float | None
+
+    def says_the_same(self, other: "_Done") -> bool:
+        """By tokens where both are known, else by words."""
+        if self.token_ids and other.token_ids:
+            return self.token_ids == other.token_ids
+        return self.text == other.text
 
 
 class Measuring:
@@ -136,7 +144,7 @@ class Measuring:
                     run.prompt,
                     run.round,
                     run.order_index,
-                    len(done.token_ids) - 1,
+                    done.n_generated - 1,
                     done.tok_s,
                 )
                 for done in self._done
@@ -178,7 +186,16 @@ class Measuring:
         self._eta.add(run.arm, self._clock() - started)
         if record.proof is False:
             self._inactive.setdefault(index, record.proof_reason or "Nothing proves that it ran.")
-        self._done.append(_Done(index, run, record.token_ids, decode_tok_s(record.counters)))
+        self._done.append(
+            _Done(
+                index,
+                run,
+                record.token_ids,
+                record.text,
+                record.counters.n_generated,
+                decode_tok_s(record.counters),
+            )
+        )
         self._send(_run_event(self._spec, index, run, started_at, record))
         return run
 
@@ -189,7 +206,7 @@ class Measuring:
         ends when it has taken as long as all runs did (at least a minute), and what is left then
         stays unknown.
         """
-        pairs = [(on, off) for on, off in self._pairs() if on.token_ids != off.token_ids]
+        pairs = [(on, off) for on, off in self._pairs() if not on.says_the_same(off)]
         if not pairs:
             return
         self._send(PhaseEvent(phase="comparing"))
@@ -205,7 +222,7 @@ class Measuring:
                     self._engine.explain_split(
                         self._prepared[on.run.prompt], off.token_ids, on.token_ids, chunk
                     )
-                    if in_time
+                    if in_time and on.token_ids and off.token_ids
                     else None
                 )
             self._send(_split_event(on, known[key]))

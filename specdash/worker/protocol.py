@@ -65,13 +65,14 @@ class SpecSettings(_Model):
 class SpecServer(_Model):
     """Mirrors :class:`specdash.engines.base.ServerAddress` but for the token.
 
-    The runner reads the token from the data folder, so that it stands in no job file.
+    The runner reads the token from ``token_path``, so that it stands in no job file.
     """
 
     name: str
     url: str
     baseline_url: str | None = None
     arm_text: str | None = None
+    token_path: str | None = None
 
 
 class SpecCalibration(_Model):

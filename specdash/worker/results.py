@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 from specdash.domain.arms import parse_arm
 from specdash.domain.comparability import arm_key, base_key
 from specdash.domain.counters import Step
-from specdash.domain.divergence import compare, is_degenerate
+from specdash.domain.divergence import compare, compare_texts, is_degenerate
 from specdash.domain.workload import content_hash
 from specdash.store.queries import baseline_run
 from specdash.store.session import write_session
@@ -42,6 +42,7 @@ from specdash.worker.protocol import (
     ProgressEvent,
     RunEvent,
     SplitEvent,
+    SweepEvent,
 )
 from specdash.worker.queue import ClaimedJob
 from specdash.worker.quiet import judge
@@ -98,6 +99,8 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
         for order_index in event.order_indices:
             run = _stored_run(session, job, order_index)
             run.flags = sorted({*run.flags, event.flag})
+    elif isinstance(event, SweepEvent):
+        _apply_sweep(session, job, event)
     elif isinstance(event, DoneEvent):
         experiment = session.get_one(Experiment, job.experiment_id)
         machine = session.get(Machine, experiment.machine_id) if experiment.machine_id else None
@@ -120,14 +123,7 @@ def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEven
     fields: dict[str, Any] = {
         "target_hash": target.content_hash,
         "machine_fingerprint": machine.fingerprint,
-        **{
-            name: generation[name]
-            for name in ("n_ctx", "n_batch", "n_ubatch", "kv_type", "gpu_layers", "n_threads")
-        },
-        # The runner gives every arm as many threads for batches as for single tokens.
-        "n_threads_batch": generation["n_threads"],
-        "flash_attn": event.engine.get("flash_attn", generation["flash_attn"]),
-        "n_parallel": event.engine.get("n_parallel", 1),
+        **_server_settings(experiment, event.engine),
         "temperature": generation["temperature"],
         "seed": generation["seed"],
         "stop_rule": "fixed length" if generation["ignore_eos"] else "natural",
@@ -145,6 +141,23 @@ def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEven
         "n_prompt_tokens": {str(k): v for k, v in event.n_prompt_tokens.items()},
     }
     session.flush()
+
+
+def _server_settings(experiment: Experiment, engine: Mapping[str, object]) -> dict[str, object]:
+    """What an engine was set to: as asked where specdash runs it, else as far as it tells."""
+    generation = experiment.generation
+    set_here = {} if experiment.server is not None else generation
+    fields = {
+        name: engine.get(name, set_here.get(name))
+        for name in ("n_ctx", "n_batch", "n_ubatch", "kv_type", "gpu_layers", "n_threads")
+    }
+    return {
+        **fields,
+        # The runner gives every arm as many threads for batches as for single tokens.
+        "n_threads_batch": engine.get("n_threads_batch", set_here.get("n_threads")),
+        "flash_attn": engine.get("flash_attn", set_here.get("flash_attn")),
+        "n_parallel": engine.get("n_parallel", None if experiment.server is not None else 1),
+    }
 
 
 def _quietness(
@@ -184,6 +197,7 @@ def _arm_fields(session: Session, job: ClaimedJob, arm: ExperimentArm) -> dict[s
     generation = experiment.generation
     engine = experiment.environment.get("engine", {})
     drafts = [draft["content_hash"] for draft in arm.drafts.values()]
+    knows_draft = bool(drafts) and experiment.server is None
     return {
         "engine": experiment.engine,
         "engine_version": engine.get("version"),
@@ -193,12 +207,12 @@ def _arm_fields(session: Session, job: ClaimedJob, arm: ExperimentArm) -> dict[s
         "parameters": arm.resolved or session.get_one(ArmRow, arm.arm_id).canonical,
         "draft_hash": "+".join(drafts) or None,
         "draft_threads": (generation.get("draft_threads") or generation["n_threads"])
-        if drafts
+        if knows_draft
         else None,
         "draft_kv_type": (generation.get("draft_kv_type") or generation["kv_type"])
-        if drafts
+        if knows_draft
         else None,
-        "draft_gpu_layers": generation["draft_gpu_layers"] if drafts else None,
+        "draft_gpu_layers": generation["draft_gpu_layers"] if knows_draft else None,
     }
 
 
@@ -210,7 +224,7 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
     if event.steps is not None:
         steps = [Step(s.k, s.a, s.s, s.m, tuple(s.p)) for s in event.steps]
     flags = list(event.flags)
-    if is_degenerate(event.token_ids, event.text):
+    if is_degenerate(event.token_ids or _word_ids(event.text), event.text):
         flags.append("degenerate")
     run = Run(
         experiment_id=job.experiment_id,
@@ -219,6 +233,7 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
         attempt=job.attempt,
         round=event.round,
         repeat=event.repeat,
+        n_parallel=event.n_parallel,
         order_index=event.order_index,
         is_warmup=event.is_warmup,
         started_at=datetime.fromisoformat(event.started_at),
@@ -226,7 +241,7 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
         drafter_counters={k: v.model_dump() for k, v in event.drafter_counters.items()},
         stop_reason=event.stop_reason,
         text=event.text,
-        output_hash=content_hash(event.token_ids),
+        output_hash=content_hash(event.token_ids or event.text),
         trace=pack_trace(event.token_ids, event.token_texts, steps, event.refused_texts),
         flags=sorted(set(flags)),
         peak_rss_bytes=event.peak_rss_bytes,
@@ -259,6 +274,14 @@ def _apply_anchor(session: Session, job: ClaimedJob, event: AnchorEvent) -> None
         experiment.environment = {**experiment.environment, "anchors": anchors}
 
 
+def _apply_sweep(session: Session, job: ClaimedJob, event: SweepEvent) -> None:
+    experiment = session.get_one(Experiment, job.experiment_id)
+    known = experiment.environment.get("sweeps", [])
+    sweep = event.model_dump(exclude={"event"})
+    if sweep not in known:
+        experiment.environment = {**experiment.environment, "sweeps": [*known, sweep]}
+
+
 def _stored_run(session: Session, job: ClaimedJob, order_index: int) -> Run:
     run = _run_at(session, job, order_index)
     if run is None:
@@ -285,6 +308,7 @@ def _uncompared(session: Session, off: Run) -> Sequence[Run]:
             Run.prompt_id == off.prompt_id,
             Run.round == off.round,
             Run.repeat == off.repeat,
+            Run.n_parallel == off.n_parallel,
             Run.is_warmup == off.is_warmup,
             Run.experiment_arm_id != off.experiment_arm_id,
             col(Run.equal_off).is_(None),
@@ -293,11 +317,18 @@ def _uncompared(session: Session, off: Run) -> Sequence[Run]:
 
 
 def _compare(on: Run, off: Run) -> None:
-    found = compare(unpack_trace(on.trace).token_ids, unpack_trace(off.trace).token_ids)
+    on_ids, off_ids = unpack_trace(on.trace).token_ids, unpack_trace(off.trace).token_ids
+    found = compare(on_ids, off_ids) if on_ids and off_ids else compare_texts(on.text, off.text)
     on.equal_off = found.equal
     on.first_difference = found.first_difference
     on.agreement = found.agreement
     on.is_prefix = found.is_prefix
+
+
+def _word_ids(text: str) -> list[int]:
+    """Words in place of tokens, for engines that show none."""
+    known: dict[str, int] = {}
+    return [known.setdefault(word, len(known)) for word in text.split()]
 
 
 def _own_arm(session: Session, job: ClaimedJob, arm_id: int) -> ExperimentArm:

@@ -17,12 +17,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from specdash.domain.arms import Arm, parse_arm
-from specdash.domain.workload import Message, Prompt, prompt_set_hash
-from specdash.engines.base import Engine, GenerationSettings, ModelFile
+from specdash.domain.workload import Message, Prompt, content_hash, prompt_set_hash
+from specdash.engines.base import Engine, GenerationSettings, ModelFile, PreparedPrompt
 from specdash.engines.registry import make_engine
 from specdash.errors import EngineError, SpecdashError, UsageError
-from specdash.worker.machine import load_snapshot, machine_facts
 from specdash.worker.measuring import Measuring
+from specdash.worker.place import Place
 from specdash.worker.protocol import (
     AnchorEvent,
     ArmEvent,
@@ -134,9 +134,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_job(spec: JobSpec, channel: _Channel) -> None:
     channel.send(PhaseEvent(phase="loading"))
-    facts = machine_facts()
-    start = load_snapshot()
-    engine = make_engine(spec.engine)
+    place = Place(spec.server)
+    facts = place.facts()
+    start = place.snapshot()
+    engine = make_engine(spec.engine, place.address())
     try:
         engine_facts = dict(
             engine.load(
@@ -152,11 +153,12 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             EnvironmentEvent(
                 machine={**facts, "start": start},
                 engine=engine_facts,
-                prompt_set_hash=prompt_set_hash([p.token_ids for p in prepared]),
+                prompt_set_hash=_prompt_set_hash(spec, prepared),
                 chat_template_hash=template_hash if isinstance(template_hash, str) else None,
                 n_prompt_tokens={
                     p.prompt_id: len(done.token_ids)
                     for p, done in zip(spec.prompts, prepared, strict=True)
+                    if done.token_ids
                 },
             )
         )
@@ -167,7 +169,7 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
         engine.close()
     channel.send(PhaseEvent(phase="done"))
     channel.send(
-        DoneEvent(machine_end=load_snapshot(), precision_reached=measuring.precision_reached)
+        DoneEvent(machine_end=place.snapshot() or {}, precision_reached=measuring.precision_reached)
     )
 
 
@@ -190,6 +192,13 @@ def _check_arms(spec: JobSpec, engine: Engine, channel: _Channel) -> dict[int, A
         elif arm.is_baseline:
             raise EngineError(f"The target cannot run even without a draft: {answer.reason}")
     return ready
+
+
+def _prompt_set_hash(spec: JobSpec, prepared: Sequence[PreparedPrompt]) -> str:
+    """Over the ids really sent; over the words where only the server knows the ids."""
+    if all(p.token_ids for p in prepared):
+        return prompt_set_hash([p.token_ids for p in prepared])
+    return content_hash([_prompt(p).content() for p in spec.prompts])[:16]
 
 
 def _read_spec(path: Path) -> JobSpec:

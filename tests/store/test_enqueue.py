@@ -103,7 +103,7 @@ def test_a_draft_is_found_by_its_name_and_stored_with_hash_and_path(
             "At most 4 rounds are asked for; it must be between the 5 that run anyway and 100.",
         ),
         ({"max_rounds": 4}, "A most number of rounds is asked for without a precision."),
-        ({"engine": "guess"}, "Unknown engine 'guess'. Known engines: llama-cpp, scripted"),
+        ({"engine": "guess"}, "Unknown engine 'guess'. Known engines: llama-cpp, llama-server"),
         ({"time_limit_s": 0.0}, "The time limit must be more than 0 s."),
         ({"arms": ("draft-simple:model=absent",)}, "Unknown draft model 'absent'."),
         ({"generation": GenerationSettings(n_threads=0)}, "n_threads is 0"),

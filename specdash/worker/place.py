@@ -1,0 +1,48 @@
+"""Where an experiment runs: on this machine, or on the one behind a server's address."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from specdash.engines.base import ServerAddress
+from specdash.store.tokens import read_token
+from specdash.worker.machine import load_snapshot, machine_facts
+from specdash.worker.protocol import SpecServer
+
+_LOOPBACK = ("localhost", "::1")
+
+
+class Place:
+    """The machine that computes. A server at a loopback address is taken to be on this one."""
+
+    def __init__(self, server: SpecServer | None) -> None:
+        self._server = server
+        host = None if server is None else (urlsplit(server.url).hostname or "")
+        self._host = None if host is None or is_loopback(host) else host
+
+    def facts(self) -> dict[str, object]:
+        """Of a machine elsewhere only its host name is known, which then is its fingerprint."""
+        if self._host is None:
+            return machine_facts()
+        return {"fingerprint": f"host:{self._host}"[:64], "hostname": self._host}
+
+    def snapshot(self) -> dict[str, object] | None:
+        """Load, clock and temperature now; ``None`` where they are those of another machine."""
+        return load_snapshot() if self._host is None else None
+
+    def address(self) -> ServerAddress | None:
+        """With its token, which is read here and nowhere else."""
+        server = self._server
+        if server is None:
+            return None
+        return ServerAddress(
+            name=server.name,
+            url=server.url,
+            baseline_url=server.baseline_url,
+            arm_text=server.arm_text,
+            token=read_token(Path(server.token_path)) if server.token_path else None,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name or address means this machine."""
+    return host.lower() in _LOOPBACK or host.startswith("127.")
