@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from specdash.domain.arms import Arm
 from specdash.domain.divergence import classify
@@ -12,6 +13,7 @@ from specdash.domain.metrics import decode_tok_s
 from specdash.domain.plan import PlannedRun, build_block, build_plan
 from specdash.engines.base import Engine, PreparedPrompt, RunRecord, SplitFacts
 from specdash.worker.anchors import Anchors, Watch
+from specdash.worker.elimination import Elimination
 from specdash.worker.protocol import (
     AnchorEvent,
     ArmEvent,
@@ -24,6 +26,9 @@ from specdash.worker.protocol import (
     SpecStep,
     SplitEvent,
 )
+
+if TYPE_CHECKING:
+    from specdash.domain.blocks import BlockRun
 
 _COMPARING_AT_LEAST_S = 60.0
 
@@ -62,7 +67,9 @@ class Measuring:
         send: Send,
         *,
         clock: Callable[[], float] = time.perf_counter,
+        began: float | None = None,
     ) -> None:
+        """``began``: when the job's time began to count, by ``clock``; unset: now."""
         self._spec = spec
         self._arms = ready
         self._prepared = prepared
@@ -80,6 +87,17 @@ class Measuring:
         self.precision_reached: bool | None = None
         """Whether the intervals became as narrow as asked; ``None`` where it was not asked."""
         self._inactive: dict[int, str] = {}
+        self.budget_ended: bool | None = None
+        """Whether blocks were left out for time; ``None`` where there was no budget."""
+        self._left: dict[int, str] = {}
+        self._elimination: Elimination | None = None
+        if spec.elimination is not None:
+            categories = dict(enumerate(p.category for p in prepared))
+            self._elimination = Elimination(
+                spec.elimination, ready, categories, spec.weights, n_blocks
+            )
+        began = clock() if began is None else began
+        self._deadline = None if spec.budget_s is None else began + spec.budget_s
 
     def measure(self) -> None:
         """Every planned run and the rounds that precision asks for, then the last word on arms."""
@@ -96,8 +114,12 @@ class Measuring:
         )
         phase = ""
         rounds = self._spec.rounds
+        last: PlannedRun | None = None
         while self._queue:
-            run = self._queue.popleft()
+            if self._is_late(last, self._queue[0]):
+                self._queue.clear()
+                break
+            last = run = self._queue.popleft()
             now_phase = "warm-up" if run.is_warmup else "measuring"
             if now_phase != phase:
                 phase = now_phase
@@ -107,19 +129,54 @@ class Measuring:
             made = self._run(indices[run.arm], run)
             if self._watch is not None and not run.is_warmup:
                 self._queue.extendleft(reversed(self._watch.after(made, self._queue)))
+            self._let_leave(indices, run)
             if not self._queue and self._wants_round(rounds):
                 self._queue.extend(self._round(rounds))
                 rounds += 1
             self._progress(self._eta.remaining_s(self._queue))
         self._explain_differences(self._clock() - began)
+        measured = {done.arm for done in self._done if not done.run.is_warmup}
         for index in indices:
-            self._send(
-                ArmEvent(
-                    experiment_arm_id=self._spec.arms[index].experiment_arm_id,
-                    status="inactive" if index in self._inactive else "measured",
-                    reason=self._inactive.get(index),
-                )
+            if index not in self._left:
+                self._settle(index, is_measured=index in measured)
+
+    def _settle(self, index: int, *, is_measured: bool) -> None:
+        status, reason = "measured", None
+        if index in self._inactive:
+            status, reason = "inactive", self._inactive[index]
+        elif not is_measured:
+            status, reason = "partial", "The time for this experiment was over before it ran."
+        self._send_arm(index, status, reason)
+
+    def _send_arm(self, index: int, status: str, reason: str | None) -> None:
+        self._send(
+            ArmEvent(
+                experiment_arm_id=self._spec.arms[index].experiment_arm_id,
+                status=status,
+                reason=reason,
             )
+        )
+
+    def _is_late(self, last: PlannedRun | None, run: PlannedRun) -> bool:
+        """Whether a block would begin after the budget."""
+        if self._deadline is None:
+            return False
+        begins = not run.is_warmup and (last is None or _block(last) != _block(run))
+        self.budget_ended = begins and self._clock() >= self._deadline
+        return self.budget_ended
+
+    def _let_leave(self, indices: Sequence[int], run: PlannedRun) -> None:
+        """After each block: arms that are clearly below the leader run no more."""
+        if self._elimination is None or run.is_warmup:
+            return
+        if not self._queue or _block(self._queue[0]) != _block(run):
+            for leaver in self._elimination.look(self._block_runs()):
+                self._left[leaver.arm] = leaver.reason
+                self._send_arm(leaver.arm, "partial", leaver.reason)
+        # Blocks that are run again bring theirs back, so it is done each time.
+        if self._left:
+            kept = [r for r in self._queue if indices[r.arm] not in self._left]
+            self._queue = deque(kept)
 
     def _wants_round(self, rounds: int) -> bool:
         """Whether another whole round is to follow; looks at widths only."""
@@ -131,33 +188,38 @@ class Measuring:
 
     def _is_precise(self, precision: float) -> bool:
         # scipy takes memory and time that only this needs.
-        from specdash.domain.blocks import BlockRun
         from specdash.domain.stopping import rounds_suffice
 
         baseline = self._baseline()
-        disturbed = self._watch.disturbed if self._watch else frozenset()
         return rounds_suffice(
-            [
-                BlockRun(
-                    run.order_index,
-                    done.arm,
-                    run.prompt,
-                    run.round,
-                    run.order_index,
-                    done.n_generated - 1,
-                    done.tok_s,
-                )
-                for done in self._done
-                if not (run := done.run).is_warmup
-                and done.tok_s is not None
-                and run.order_index not in disturbed
-            ],
+            self._block_runs(),
             baseline_id=baseline,
             arm_ids=[i for i in self._arms if i != baseline and i not in self._inactive],
             categories=dict(enumerate(p.category for p in self._prepared)),
             weights=self._spec.weights or None,
             precision=precision,
         )
+
+    def _block_runs(self) -> "list[BlockRun]":
+        """Measured runs that count, arms and prompts by their index."""
+        from specdash.domain.blocks import BlockRun
+
+        disturbed = self._watch.disturbed if self._watch else frozenset()
+        return [
+            BlockRun(
+                run.order_index,
+                done.arm,
+                run.prompt,
+                run.round,
+                run.order_index,
+                done.n_generated - 1,
+                done.tok_s,
+            )
+            for done in self._done
+            if not (run := done.run).is_warmup
+            and done.tok_s is not None
+            and run.order_index not in disturbed
+        ]
 
     def _round(self, round_: int) -> list[PlannedRun]:
         return [
@@ -213,6 +275,8 @@ class Measuring:
         known: dict[tuple[object, ...], SplitFacts | None] = {}
         started = self._clock()
         limit_s = max(measured_s, _COMPARING_AT_LEAST_S)
+        if self._deadline is not None:
+            limit_s = min(limit_s, max(self._deadline - started, measured_s / 4))
         for number, (on, off) in enumerate(pairs, start=1):
             chunk = self._arms[on.arm].n_max + 1
             key = (on.run.prompt, off.token_ids, on.token_ids, chunk)

@@ -329,6 +329,8 @@ class DoneEvent(_Model):
     """Load, frequency, temperature at the end; peak memory of the runner."""
     precision_reached: bool | None = None
     """``None`` where rounds were fixed beforehand."""
+    budget_ended: bool | None = None
+    """Whether blocks were left out for time; ``None`` where there was no budget."""
 
 
 Event = Annotated[

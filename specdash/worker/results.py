@@ -109,6 +109,7 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
             "end": event.machine_end,
             **_quietness(experiment.environment.get("start"), event.machine_end, machine),
             "precision_reached": event.precision_reached,
+            "budget_ended": event.budget_ended,
         }
 
 

@@ -10,6 +10,7 @@ import signal
 import stat
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -133,6 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_job(spec: JobSpec, channel: _Channel) -> None:
+    began = time.perf_counter()
     channel.send(PhaseEvent(phase="loading"))
     place = Place(spec.server)
     facts = place.facts()
@@ -163,13 +165,17 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             )
         )
         ready = _check_arms(spec, engine, channel)
-        measuring = Measuring(spec, ready, prepared, engine, channel.send)
+        measuring = Measuring(spec, ready, prepared, engine, channel.send, began=began)
         measuring.measure()
     finally:
         engine.close()
     channel.send(PhaseEvent(phase="done"))
     channel.send(
-        DoneEvent(machine_end=place.snapshot() or {}, precision_reached=measuring.precision_reached)
+        DoneEvent(
+            machine_end=place.snapshot() or {},
+            precision_reached=measuring.precision_reached,
+            budget_ended=measuring.budget_ended,
+        )
     )
 
 

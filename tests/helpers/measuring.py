@@ -33,12 +33,13 @@ def measure(
     arms: tuple[str, ...],
     *,
     explaining_s: float = 0.0,
+    engine_class: type[CountingEngine] = CountingEngine,
     **changes: Any,
 ) -> tuple[CountingEngine, Measuring, list[object]]:
     """Events in order; ``changes`` are fields of the job."""
     path = folder / "a.scripted.json"
     path.write_text(script)
-    engine = CountingEngine(explaining_s)
+    engine = engine_class(explaining_s)
     engine.load(ModelFile("a", str(path), "a"), {}, GenerationSettings())
     spec: JobSpec = scripted_spec(path, arms, **changes)
     prepared = [engine.prepare(Prompt(p.key, p.category, text=p.text), 128) for p in spec.prompts]
