@@ -5,6 +5,7 @@ slept unless the script says so. The same arm on the same prompt gives the same 
 each time, and times that differ by the script's ``noise``.
 """
 
+import heapq
 import math
 import os
 import random
@@ -13,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +30,7 @@ from specdash.engines.base import (
     PreparedPrompt,
     RunRecord,
     SplitFacts,
+    Sweep,
 )
 from specdash.engines.flags import run_flags
 from specdash.errors import EngineError, ModelError, UsageError
@@ -94,6 +97,12 @@ class TargetScript(_Script):
     """Length of a natural answer; the token cap comes on top."""
     verify_cost: float = Field(default=0.1, ge=0)
     """Extra time per draft token in a target pass, over that of a one-token pass."""
+    parallel_cost: float = Field(default=0.2, ge=0)
+    """Time that each further request in flight adds to every pass, over that of one alone."""
+    parallel_draft_cost: float = Field(default=0.15, ge=0)
+    """The same on top where drafts are verified: there is no idle compute left for them."""
+    most_parallel: int | None = Field(default=None, ge=1)
+    """Requests in flight that it can serve; ``None``: any number."""
     noise: float = Field(default=0.01, ge=0)
     """Standard deviation of the logarithm of a run's time."""
     methods: dict[str, MethodScript] = {}
@@ -216,6 +225,24 @@ class ScriptedEngine:
             flags=prompt.flags + run_flags(counters, is_off=arm.is_off),
         )
 
+    def sweep(self, arm: Arm, prompts: Sequence[PreparedPrompt], n_parallel: int) -> Sweep:
+        """Fake generations on ``n_parallel`` places, each slower for the company it has."""
+        script = self._script
+        if script.most_parallel is not None and n_parallel > script.most_parallel:
+            raise EngineError(
+                f"The scripted engine serves at most {script.most_parallel} requests at once."
+            )
+        slower = 1 + script.parallel_cost * (n_parallel - 1)
+        if not arm.is_off:
+            slower *= 1 + script.parallel_draft_cost * (n_parallel - 1)
+        records = tuple(_slowed(self.run(arm, prompt), slower) for prompt in prompts)
+        ends = [0.0] * n_parallel
+        for record in records:
+            counters = record.counters
+            taken = (counters.prefill_s or 0.0) + (counters.decode_s or 0.0)
+            heapq.heapreplace(ends, ends[0] + taken)
+        return Sweep(records, max(ends))
+
     def explain_split(
         self, prompt: PreparedPrompt, off_ids: Sequence[int], on_ids: Sequence[int], chunk: int
     ) -> SplitFacts | None:
@@ -312,6 +339,17 @@ class ScriptedEngine:
                     time.sleep(3600)
             case "exit":
                 os._exit(7)
+
+
+def _slowed(record: RunRecord, factor: float) -> RunRecord:
+    counters = record.counters
+    parts = ("prefill_s", "decode_s", "draft_s", "verify_s", "plain_s", "other_s")
+    times = {
+        name: None if (value := getattr(counters, name)) is None else value * factor
+        for name in parts
+    }
+    steps = record.steps and tuple(replace(s, seconds=s.seconds * factor) for s in record.steps)
+    return replace(record, counters=replace(counters, **times), steps=steps)
 
 
 def _read_script(target: ModelFile) -> TargetScript:

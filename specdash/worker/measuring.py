@@ -11,9 +11,10 @@ from specdash.domain.arms import Arm
 from specdash.domain.divergence import classify
 from specdash.domain.metrics import decode_tok_s
 from specdash.domain.plan import PlannedRun, build_block, build_plan
-from specdash.engines.base import Engine, PreparedPrompt, RunRecord, SplitFacts
+from specdash.engines.base import Engine, PreparedPrompt, SplitFacts
 from specdash.worker.anchors import Anchors, Watch
 from specdash.worker.elimination import Elimination
+from specdash.worker.events import run_event
 from specdash.worker.protocol import (
     AnchorEvent,
     ArmEvent,
@@ -22,8 +23,6 @@ from specdash.worker.protocol import (
     PhaseEvent,
     ProgressEvent,
     RunEvent,
-    SpecCounters,
-    SpecStep,
     SplitEvent,
 )
 
@@ -98,6 +97,16 @@ class Measuring:
             )
         began = clock() if began is None else began
         self._deadline = None if spec.budget_s is None else began + spec.budget_s
+
+    @property
+    def n_runs(self) -> int:
+        """Runs made so far, warm-up included."""
+        return len(self._done)
+
+    @property
+    def active_arms(self) -> dict[int, Arm]:
+        """Arms that ran as asked, by their index in the job."""
+        return {i: arm for i, arm in self._arms.items() if i not in self._inactive}
 
     def measure(self) -> None:
         """Every planned run and the rounds that precision asks for, then the last word on arms."""
@@ -258,7 +267,7 @@ class Measuring:
                 decode_tok_s(record.counters),
             )
         )
-        self._send(_run_event(self._spec, index, run, started_at, record))
+        self._send(run_event(self._spec, index, run, started_at, record))
         return run
 
     def _explain_differences(self, measured_s: float) -> None:
@@ -334,39 +343,4 @@ def _split_event(on: _Done, facts: SplitFacts | None) -> SplitEvent:
         rank=facts.other_rank if facts else None,
         control_flips=facts.control_flips if facts else None,
         logit_change=facts.largest_logit_change if facts else None,
-    )
-
-
-def _run_event(
-    spec: JobSpec, index: int, run: PlannedRun, started_at: str, record: RunRecord
-) -> RunEvent:
-    steps = record.steps
-    return RunEvent(
-        experiment_arm_id=spec.arms[index].experiment_arm_id,
-        prompt_id=spec.prompts[run.prompt].prompt_id,
-        round=run.round,
-        repeat=run.repeat,
-        order_index=run.order_index,
-        is_warmup=run.is_warmup,
-        started_at=started_at,
-        counters=SpecCounters.model_validate(record.counters, from_attributes=True),
-        drafter_counters={
-            name: SpecCounters.model_validate(c, from_attributes=True)
-            for name, c in record.drafter_counters.items()
-        },
-        token_ids=list(record.token_ids),
-        token_texts=list(record.token_texts),
-        refused_texts=dict(record.refused_texts),
-        text=record.text,
-        stop_reason=record.stop_reason,
-        steps=None
-        if steps is None
-        else [
-            SpecStep(k=s.n_drafted, a=s.n_accepted, s=s.seconds, m=s.drafter, p=list(s.proposed))
-            for s in steps
-        ],
-        proof=record.proof,
-        proof_reason=record.proof_reason,
-        flags=list(record.flags),
-        peak_rss_bytes=record.peak_rss_bytes,
     )

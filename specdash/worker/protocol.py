@@ -283,6 +283,8 @@ class SweepEvent(_Model):
     round: int
     wall_s: float
     n_generated: int
+    problem: str | None = None
+    """Why the engine could not serve this level; both numbers are then 0."""
 
 
 class CalibrationEvent(_Model):

@@ -19,7 +19,13 @@ from pydantic import ValidationError
 
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.workload import Message, Prompt, content_hash, prompt_set_hash
-from specdash.engines.base import Engine, GenerationSettings, ModelFile, PreparedPrompt
+from specdash.engines.base import (
+    Engine,
+    GenerationSettings,
+    ModelFile,
+    ParallelEngine,
+    PreparedPrompt,
+)
 from specdash.engines.registry import make_engine
 from specdash.errors import EngineError, SpecdashError, UsageError
 from specdash.worker.measuring import Measuring
@@ -42,6 +48,7 @@ from specdash.worker.protocol import (
     SplitEvent,
     SweepEvent,
 )
+from specdash.worker.sweeping import Sweeping
 
 _OOM_SCORE = "500"
 
@@ -167,6 +174,8 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
         ready = _check_arms(spec, engine, channel)
         measuring = Measuring(spec, ready, prepared, engine, channel.send, began=began)
         measuring.measure()
+        if spec.concurrency:
+            _sweep(spec, measuring, prepared, engine, channel)
     finally:
         engine.close()
     channel.send(PhaseEvent(phase="done"))
@@ -177,6 +186,25 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             budget_ended=measuring.budget_ended,
         )
     )
+
+
+def _sweep(
+    spec: JobSpec,
+    measuring: Measuring,
+    prepared: Sequence[PreparedPrompt],
+    engine: Engine,
+    channel: _Channel,
+) -> None:
+    if not isinstance(engine, ParallelEngine):
+        raise UsageError(f"Engine '{spec.engine}' serves one request at a time.")
+    Sweeping(
+        spec,
+        measuring.active_arms,
+        prepared,
+        engine,
+        channel.send,
+        n_done=measuring.n_runs,
+    ).sweep()
 
 
 def _check_arms(spec: JobSpec, engine: Engine, channel: _Channel) -> dict[int, Arm]:
