@@ -104,6 +104,13 @@ class Pooled:
             return None
         return (self.pass_cost - (1 - self.coverage)) / self.coverage
 
+    @property
+    def most(self) -> float | None:
+        """The speed-up if every draft token were accepted, all else as it was."""
+        if self.draft_length is None:
+            return None
+        return (1 + self.coverage * self.draft_length) / self.pass_cost
+
 
 @dataclass(frozen=True, slots=True)
 class Why:

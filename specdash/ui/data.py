@@ -10,9 +10,10 @@ from sqlalchemy.engine import Engine
 from specdash.domain.workload import Workload
 from specdash.gguf.scan import ScanProblem
 from specdash.settings import Settings, load_settings
-from specdash.store import drafters, measured, queries, unusable
+from specdash.store import drafters, measured, passes, queries, unusable
 from specdash.store.drafters import DrafterShare
 from specdash.store.measured import MeasuredLoad
+from specdash.store.passes import ExperimentPasses
 from specdash.store.selfcheck import SelfCheckView, self_check_of
 from specdash.store.session import make_engine, read_session
 from specdash.store.views import (
@@ -103,6 +104,12 @@ def unusable_files() -> Sequence[ScanProblem]:
     return _unusable_files(*_key())
 
 
+def experiment_passes(job: JobView) -> ExperimentPasses:
+    """Kept by the job's attempt, not by the revision: every trace has to be read for it."""
+    url = settings().resolved_database_url
+    return _experiment_passes(url, job.experiment_id, (job.attempt, job.state, job.finished_at))
+
+
 def drafter_shares(experiment_id: int) -> Sequence[DrafterShare]:
     return _drafter_shares(*_key(), experiment_id)
 
@@ -172,6 +179,14 @@ def _measured_loads(url: str, revision: int) -> Sequence[MeasuredLoad]:
 def _unusable_files(url: str, revision: int) -> Sequence[ScanProblem]:
     with read_session(_engine(url)) as session:
         return unusable.unusable_files(session)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _experiment_passes(
+    url: str, experiment_id: int, attempt: tuple[object, ...]
+) -> ExperimentPasses:
+    with read_session(_engine(url)) as session:
+        return passes.experiment_passes(session, experiment_id)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)

@@ -8,7 +8,18 @@ import streamlit as st
 from specdash.domain.summary import ArmSummary
 from specdash.store.comparison import choice_text
 from specdash.store.views import ExperimentReport, JobView, RunView
-from specdash.ui import charts, components, data, live, nav, ratios, rows, tables, verdicts
+from specdash.ui import (
+    charts,
+    components,
+    data,
+    live,
+    nav,
+    ratios,
+    rows,
+    tables,
+    verdicts,
+    why_panel,
+)
 from specdash.ui import experiment_parts as parts
 from specdash.ui import format as fmt
 from specdash.ui.repeat import repeat_command
@@ -75,6 +86,8 @@ def _verdicts(report: ExperimentReport) -> None:
             with st.container(border=True, key=f"arm_{arm.arm_id}"):
                 verdicts.verdict_line(arm, report.experiment.workload, settled=settled)
                 verdicts.numbers(arm, off, settled=settled)
+                if settled:
+                    why_panel.show_arm(report, arm)
 
 
 def _pictures(report: ExperimentReport) -> None:
