@@ -7,14 +7,14 @@ them: without it a draft always has its full length.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import NamedTuple, Protocol
 
 from specdash.domain.arms import Arm, MethodCall
 from specdash.drafting.base import Drafter
 from specdash.drafting.factory import make_chain
-from specdash.drafting.replay import ReplayCounters, replay_chain
+from specdash.drafting.replay import ReplayCounters, ReplayStep, replay_chain
 from specdash.errors import UnsupportedError
 
 DRAFT_SIMPLE = "draft-simple"
@@ -120,6 +120,8 @@ class TableDrafter:
             )
         self.n_max = n_max
         self.n_discarded = 0
+        self.passes_at: dict[int, int] = {}
+        """Length of the history -> single-token passes of the draft model for the draft there."""
         self._table = table
         self._n_min = n_min
         self._p_min = p_min
@@ -146,6 +148,8 @@ class TableDrafter:
                 drafted += self._after_wrong(index, guess.token, wanted - len(drafted))
                 break
             index += 1
+        # The token that was too unlikely took a pass as well.
+        self.passes_at[len(history)] = min(len(drafted) + 1, wanted)
         if len(drafted) < self._n_min:
             self.n_discarded += len(drafted)
             return []
@@ -186,15 +190,32 @@ def replay_with_tables(
         asked = _parameters(call)
         return TableDrafter(table, n_max=asked.n_max, n_min=asked.n_min, p_min=asked.p_min)
 
-    return replay_chain(
+    chain = make_chain(arm, make)
+    counters = replay_chain(
         prompt_ids,
         output_ids,
         arm,
-        make_chain(arm, make),
+        chain,
         n_predict=n_predict,
         n_ctx=n_ctx,
         eog_ids=eog_ids,
     )
+    asked = [d.passes_at for d in chain.drafters if isinstance(d, TableDrafter)]
+    if not asked:
+        return counters
+    return replace(counters, draft_passes=_passes(counters.steps, len(prompt_ids), asked[0]))
+
+
+def _passes(
+    steps: Sequence[ReplayStep], n_prompt: int, passes_at: Mapping[int, int]
+) -> tuple[int, ...]:
+    """By target pass; none where an earlier method of the chain proposed."""
+    found = []
+    position = n_prompt
+    for step in steps:
+        found.append(passes_at.get(position, 0))
+        position += step.n_accepted + 1
+    return tuple(found)
 
 
 class _Parameters(NamedTuple):

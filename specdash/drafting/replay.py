@@ -52,6 +52,8 @@ class ReplayCounters:
     by_method: dict[str, MethodCounters] = field(default_factory=dict)
     steps: tuple[ReplayStep, ...] = ()
     """Every target pass after the prompt, in order."""
+    draft_passes: tuple[int, ...] = ()
+    """Single-token passes of the draft model before each of them; empty without a draft model."""
 
 
 def replay(

@@ -3,11 +3,12 @@
 An engine fills what it really knows and leaves the rest ``None``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from specdash.domain.arms import Arm
+from specdash.domain.calibration import Calibration, CalibrationPlan
 from specdash.domain.counters import RunCounters, Step
 from specdash.domain.workload import Message, Prompt
 
@@ -179,6 +180,31 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free everything; the engine is of no use afterwards."""
+        ...
+
+
+@runtime_checkable
+class CalibratingEngine(Engine, Protocol):
+    """An engine whose passes can be timed one by one."""
+
+    def calibrate(
+        self, text: Sequence[int], plan: CalibrationPlan, progress: Callable[[float], None]
+    ) -> Calibration:
+        """Time passes after ``text``, of the target and of every draft that fits it.
+
+        ``progress`` goes from 0 to 1. Key fields are left to the caller, who knows the machine.
+        """
+        ...
+
+
+@runtime_checkable
+class ReplayingEngine(Engine, Protocol):
+    """An engine that itself knows what its arms would do on a text."""
+
+    def replay(
+        self, arm: Arm, prompt: PreparedPrompt, output_ids: Sequence[int]
+    ) -> Sequence[tuple[int, int]]:
+        """(drafted, accepted) of every target pass after the prompt."""
         ...
 
 

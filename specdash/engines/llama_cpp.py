@@ -1,8 +1,9 @@
 """The embedded engine: llama.cpp's C API driven in this process, greedy."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from specdash.domain.arms import Arm, MethodCall
+from specdash.domain.calibration import Calibration, CalibrationPlan
 from specdash.domain.counters import counters_from_steps
 from specdash.domain.divergence import compare
 from specdash.domain.methods import METHODS
@@ -20,6 +21,7 @@ from specdash.engines.base import (
 )
 from specdash.engines.chat import render_chat
 from specdash.engines.flags import run_flags
+from specdash.engines.llama_cpp_calibration import calibrate
 from specdash.engines.llama_cpp_context import LlamaContext, check_settings
 from specdash.engines.llama_cpp_draft import LoadedDraft
 from specdash.engines.llama_cpp_library import build_facts, start_library
@@ -189,6 +191,21 @@ class LlamaCppEngine:
             other=on_ids[split],
             chunk=min(chunk, context.n_outputs, context.n_batch),
             banned=eog_ids if self._settings.ignore_eos else frozenset(),
+        )
+
+    def calibrate(
+        self, text: Sequence[int], plan: CalibrationPlan, progress: Callable[[float], None]
+    ) -> Calibration:
+        """Passes of the target and of the drafts that fit it; both end with empty memories."""
+        if not self._target_can_drop():
+            raise UnsupportedError("Calibration is not possible: " + self._why_not_droppable())
+        fitting = {
+            draft.file.content_hash: draft.loaded_context()
+            for ref, draft in self._drafts.items()
+            if next(self._draft_refusals(ref), None) is None
+        }
+        return calibrate(
+            self._loaded_context(), fitting, text, plan, n_ctx=self._n_ctx, progress=progress
         )
 
     def close(self) -> None:

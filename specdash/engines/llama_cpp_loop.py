@@ -58,7 +58,7 @@ def generate(
     chain.begin(history)
     target.decode(history, 0, all_outputs=False)
     chain.process(history, 0)
-    last = _choose(target, -1, banned)
+    last = choose(target, -1, banned)
     first_at = perf_counter()
 
     emitted = [last]
@@ -128,16 +128,17 @@ def _verify(
     """How many draft tokens the target chose too, and the token it chose after them."""
     n_draft = len(draft)
     n_accepted = 0
-    token = _choose(target, 0, banned)
+    token = choose(target, 0, banned)
     while n_accepted < n_draft and token == draft[n_accepted]:
         if token in eog_ids and n_accepted + 1 < n_draft:
             break  # llama.cpp emits it and counts it only as the last of a draft
         n_accepted += 1
-        token = _choose(target, n_accepted, banned)
+        token = choose(target, n_accepted, banned)
     return n_accepted, token
 
 
-def _choose(target: LlamaContext, index: int, banned: npt.NDArray[np.intp] | None) -> int:
+def choose(target: LlamaContext, index: int, banned: npt.NDArray[np.intp] | None) -> int:
+    """Greedy choice after the token at ``index`` of the last pass."""
     row = target.logits(index)
     if banned is not None:
         row[banned] = -np.inf

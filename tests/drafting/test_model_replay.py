@@ -1,4 +1,6 @@
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -60,13 +62,16 @@ class _Live:
         self._n_min = int(call.get("n_min") or 0)
         self._p_min = float(call.get("p_min") or 0)
         self._model = model
+        self.passes_at: dict[int, int] = {}
 
     def begin(self, prompt: Sequence[int]) -> None: ...
 
     def draft(self, history: list[int], last: int, limit: int) -> list[int]:
         text = [*history, last]
+        self.passes_at[len(history)] = 0
         while len(text) - len(history) - 1 < min(self.n_max, limit):
             guess = self._model.guess(text)
+            self.passes_at[len(history)] += 1
             if guess.probability < self._p_min:
                 break
             text.append(guess.token)
@@ -109,7 +114,13 @@ def test_one_table_gives_every_arm_what_the_draft_itself_would(
         live = make_chain(arm, lambda call: _Live(model, call))
         limits = {"n_predict": len(output) + spare, "n_ctx": n_ctx, "eog_ids": [2]}
         expected = replay_chain(prompt, output, arm, live, **limits)
-        assert replay_with_tables(prompt, output, arm, {"d": table}, **limits) == expected
+        found = replay_with_tables(prompt, output, arm, {"d": table}, **limits)
+        assert replace(found, draft_passes=()) == expected
+        positions = accumulate((s.n_accepted + 1 for s in found.steps), initial=len(prompt))
+        asked = live.drafters[-1].passes_at
+        assert list(found.draft_passes) == [
+            asked.get(position, 0) for position, _ in zip(positions, found.steps, strict=False)
+        ]
 
 
 def test_nothing_is_rolled_out_where_no_arm_stops_by_probability() -> None:

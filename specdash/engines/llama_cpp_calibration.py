@@ -1,0 +1,186 @@
+"""What passes cost here: the target's and the drafts' own contexts, timed after a fixed text.
+
+A pass is timed as the loop makes it: decode, wait, choose from every row of logits, drop it again.
+Widths take turns within a round, and target and drafts within a width, so that a machine that
+becomes slower on the way makes all of them slower alike.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple
+
+from specdash.domain.calibration import STEADY_DRIFT, Calibration, CalibrationPlan
+from specdash.engines.llama_cpp_context import LlamaContext
+from specdash.engines.llama_cpp_loop import choose
+from specdash.errors import EngineError, UsageError
+
+_MAD_TO_DEVIATION = 1.4826
+_WIDE = 16
+"""Passes above this width are long, and steady enough for half of the repeats."""
+_DRAFT_WIDTHS = frozenset({1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64})
+"""Passes in which a draft takes in what was checked; those between are interpolated."""
+
+_TARGET = ""
+_Seconds = dict[int, dict[int, list[float]]]
+
+
+class _Point(NamedTuple):
+    """Which model, at which depth, how wide a pass."""
+
+    model: str
+    depth: int
+    width: int
+
+
+@dataclass(slots=True)
+class _Look:
+    """One series of measurements."""
+
+    seconds: dict[_Point, list[float]] = field(default_factory=dict)
+    drift: float = 0.0
+
+    def add(self, point: _Point, seconds: float) -> None:
+        self.seconds.setdefault(point, []).append(seconds)
+
+    def times(self, model: str) -> dict[int, dict[int, float]]:
+        found: dict[int, dict[int, float]] = {}
+        for point, seconds in self.seconds.items():
+            if point.model == model:
+                found.setdefault(point.depth, {})[point.width] = median(seconds)
+        return found
+
+    @property
+    def spread(self) -> float:
+        return median(_relative_deviation(s) for s in self.seconds.values())
+
+
+def calibrate(
+    target: LlamaContext,
+    drafts: Mapping[str, LlamaContext],
+    text: Sequence[int],
+    plan: CalibrationPlan,
+    *,
+    n_ctx: int,
+    progress: Callable[[float], None],
+) -> Calibration:
+    """Measure, and once more when the machine changed meanwhile; contexts are left empty.
+
+    ``drafts`` are by content hash. ``text`` is repeated where it is shorter than a depth.
+    """
+    if not text:
+        raise UsageError("Calibration needs a text to stand on.", "Take a prompt with words in it.")
+    widths = [n for n in plan.widths if n <= min(target.n_outputs, target.n_batch, n_ctx // 2)]
+    depths = _depths(plan, n_ctx, max(widths))
+    series = _Series(
+        contexts={_TARGET: target, **drafts},
+        prefix=[text[i % len(text)] for i in range(max(depths) + max(widths))],
+        depths=depths,
+        widths=widths,
+        repeats=plan.repeats,
+    )
+    look = series.look(lambda share: progress(share / 2))
+    if abs(look.drift) > STEADY_DRIFT:
+        look = series.look(lambda share: progress((1 + share) / 2))
+    progress(1.0)
+    return Calibration(
+        verify_s=look.times(_TARGET),
+        draft_s={draft: look.times(draft) for draft in drafts},
+        spread=look.spread,
+        drift=look.drift,
+        n_repeats=plan.repeats,
+    )
+
+
+def _depths(plan: CalibrationPlan, n_ctx: int, widest: int) -> list[int]:
+    """Those that leave room for the widest pass; half of the context where none does."""
+    room = n_ctx - widest
+    return [d for d in sorted(plan.depths) if d <= room] or [max(1, room // 2)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """What is measured: every model at every depth with every width, in rounds."""
+
+    contexts: Mapping[str, LlamaContext]
+    prefix: Sequence[int]
+    depths: Sequence[int]
+    widths: Sequence[int]
+    repeats: int
+
+    def look(self, progress: Callable[[float], None]) -> _Look:
+        look = _Look()
+        rounds = [(depth, r) for depth in self.depths for r in range(self.repeats)]
+        filled = 0
+        for context in self.contexts.values():
+            context.clear()
+        for number, (depth, repeat) in enumerate(rounds, start=1):
+            if repeat == 0:
+                for context in self.contexts.values():
+                    _decode(context, self.prefix[filled:depth], filled)
+                filled = depth
+                self._round(depth, repeat, _Look())  # warms up
+            self._round(depth, repeat, look)
+            progress(number / len(rounds))
+        look.drift = self._drift(look)
+        for context in self.contexts.values():
+            context.clear()
+        return look
+
+    def _round(self, depth: int, repeat: int, look: _Look) -> None:
+        for width in _turn(self.widths, repeat):
+            for model, context in self.contexts.items():
+                if model == _TARGET or width in _DRAFT_WIDTHS:
+                    tokens = self.prefix[depth : depth + width]
+                    seconds = _pass_s(context, tokens, depth, all_rows=model == _TARGET)
+                    look.add(_Point(model, depth, width), seconds)
+
+    def _drift(self, look: _Look) -> float:
+        """The first point once more, at the end."""
+        target, depth = self.contexts[_TARGET], self.depths[0]
+        _drop(target, depth)
+        tokens = self.prefix[depth : depth + 1]
+        again = [_pass_s(target, tokens, depth, all_rows=True) for _ in range(self.repeats + 1)]
+        return median(again[1:]) / median(look.seconds[_Point(_TARGET, depth, 1)]) - 1
+
+
+def _turn(widths: Sequence[int], repeat: int) -> Iterator[int]:
+    """The widths of one round, up and down in turn; wide ones in every other round."""
+    for width in widths if repeat % 2 == 0 else reversed(widths):
+        if width <= _WIDE or repeat % 2 == 0:
+            yield width
+
+
+def _pass_s(context: LlamaContext, tokens: Sequence[int], depth: int, *, all_rows: bool) -> float:
+    began = perf_counter()
+    _decode(context, tokens, depth, all_outputs=all_rows)
+    context.synchronize()
+    if all_rows:
+        for row in range(len(tokens)):
+            choose(context, row, None)
+    elif len(tokens) == 1:
+        choose(context, 0, None)
+    _drop(context, depth)
+    return perf_counter() - began
+
+
+def _decode(
+    context: LlamaContext, tokens: Sequence[int], position: int, *, all_outputs: bool = False
+) -> None:
+    # As DraftSimple: a token that the draft's smaller vocabulary lacks becomes 0.
+    size = context.model.n_vocab
+    context.decode([t if t < size else 0 for t in tokens], position, all_outputs=all_outputs)
+
+
+def _drop(context: LlamaContext, position: int) -> None:
+    if not context.remove_from(position):
+        raise EngineError(
+            f"'{context.model.name}' cannot drop tokens from its memory.",
+            "Recurrent and hybrid models cannot be calibrated.",
+        )
+
+
+def _relative_deviation(values: Sequence[float]) -> float:
+    middle = median(values)
+    return _MAD_TO_DEVIATION * median(abs(v - middle) for v in values) / middle
