@@ -30,6 +30,7 @@ def drafter_shares(session: Session, experiment_id: int) -> Sequence[DrafterShar
             Run.experiment_id == experiment_id,
             col(Run.attempt) == col(Job.attempt),
             col(Run.is_warmup).is_(False),
+            Run.n_parallel == 1,
         )
         .order_by(col(ExperimentArm.position), col(Run.order_index))
     )

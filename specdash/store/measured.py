@@ -39,6 +39,8 @@ def measured_loads(session: Session) -> Sequence[MeasuredLoad]:
             col(Run.attempt),
             sa.func.max(col(Run.peak_rss_bytes)).label("peak"),
         )
+        # More requests in flight take more memory than the estimate is for.
+        .where(col(Run.n_parallel) == 1)
         .group_by(col(Run.experiment_id), col(Run.attempt))
         .subquery()
     )

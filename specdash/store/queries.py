@@ -24,6 +24,7 @@ from specdash.store.records import (
     run_view,
 )
 from specdash.store.summaries import summaries_of
+from specdash.store.sweeps import arms_under_load
 from specdash.store.tables import (
     ACTIVE_JOB_STATES,
     ArmRow,
@@ -143,18 +144,20 @@ def experiment_report(session: Session, experiment_id: int) -> ExperimentReport:
         n_prompts=summaries.n_prompts,
         n_rounds=summaries.n_rounds,
         is_partial=job.state != "succeeded",
+        under_load=arms_under_load(session, experiment, job, summaries.arms, workload.weights),
     )
 
 
 def list_runs(
     session: Session, experiment_id: int, *, attempt: int | None = None
 ) -> Sequence[RunView]:
-    """In order of execution; the newest attempt unless one is named."""
+    """In order of execution, without those of sweeps; the newest attempt unless one is named."""
     newest = sa.select(col(Job.attempt)).where(col(Job.experiment_id) == experiment_id)
     statement = (
         _runs()
         .where(
             Run.experiment_id == experiment_id,
+            Run.n_parallel == 1,
             col(Run.attempt) == (newest.scalar_subquery() if attempt is None else attempt),
         )
         .order_by(col(Run.order_index))

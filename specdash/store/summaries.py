@@ -131,7 +131,8 @@ def _runs(session: Session, jobs: Mapping[int, Job]) -> dict[int, list[RunFacts]
         .where(
             sa.tuple_(col(Run.experiment_id), col(Run.attempt)).in_(
                 [(i, job.attempt) for i, job in jobs.items()]
-            )
+            ),
+            Run.n_parallel == 1,
         )
         .order_by(col(Run.experiment_id), col(Run.order_index))
         .options(

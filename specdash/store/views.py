@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from specdash.domain.concurrency import ArmUnderLoad
 from specdash.domain.counters import Step
 from specdash.domain.summary import ArmSummary
 
@@ -87,6 +88,8 @@ class ExperimentReport:
     n_rounds: int
     is_partial: bool
     """The job did not succeed: shown, never ranked."""
+    under_load: tuple[ArmUnderLoad, ...] = ()
+    """On-arms with several requests in flight; none where no sweep was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

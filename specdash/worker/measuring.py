@@ -80,7 +80,7 @@ class Measuring:
         self._eta = _Eta()
         n_blocks = len(prepared) * spec.rounds
         self._watch: Watch | None = None
-        if 0 < spec.anchor_every <= n_blocks:
+        if 0 < spec.anchor_every <= n_blocks and self._baseline() is not None:
             anchors = Anchors(engine, prepared, send)
             self._watch = Watch(anchors, send, every=spec.anchor_every, n_blocks=n_blocks)
         self.precision_reached: bool | None = None
@@ -190,16 +190,16 @@ class Measuring:
     def _wants_round(self, rounds: int) -> bool:
         """Whether another whole round is to follow; looks at widths only."""
         spec = self._spec
-        if spec.precision is None:
+        baseline = self._baseline()
+        if spec.precision is None or baseline is None:
             return False
-        self.precision_reached = self._is_precise(spec.precision)
+        self.precision_reached = self._is_precise(spec.precision, baseline)
         return not self.precision_reached and rounds < (spec.max_rounds or spec.rounds)
 
-    def _is_precise(self, precision: float) -> bool:
+    def _is_precise(self, precision: float, baseline: int) -> bool:
         # scipy takes memory and time that only this needs.
         from specdash.domain.stopping import rounds_suffice
 
-        baseline = self._baseline()
         return rounds_suffice(
             self._block_runs(),
             baseline_id=baseline,
@@ -246,8 +246,9 @@ class Measuring:
         done = len(self._done)
         self._send(ProgressEvent(done=done, total=done + len(self._queue), eta_s=eta_s))
 
-    def _baseline(self) -> int:
-        return next(index for index, arm in self._arms.items() if arm.is_baseline)
+    def _baseline(self) -> int | None:
+        """``None`` at a server that always speculates."""
+        return next((index for index, arm in self._arms.items() if arm.is_baseline), None)
 
     def _run(self, index: int, run: PlannedRun) -> PlannedRun:
         run = replace(run, order_index=len(self._done))
@@ -306,6 +307,8 @@ class Measuring:
     def _pairs(self) -> list[tuple[_Done, _Done]]:
         """Each on-run with the ``off`` run of its block."""
         baseline = self._baseline()
+        if baseline is None:
+            return []
         off = {_block(done.run): done for done in self._done if done.arm == baseline}
         return [(done, off[_block(done.run)]) for done in self._done if done.arm != baseline]
 

@@ -278,6 +278,7 @@ def _pace(session: Session, target_model_id: int) -> _Pace | None:
             Machine.fingerprint == _fingerprint(),
             ExperimentArm.text == "off",
             sa.not_(col(Run.is_warmup)),
+            Run.n_parallel == 1,
         )
         .order_by(col(Run.id).desc())
         .limit(100)

@@ -210,6 +210,7 @@ def _sweep(
 def _check_arms(spec: JobSpec, engine: Engine, channel: _Channel) -> dict[int, Arm]:
     """Arms that can run, by their index in the job; the others are reported and left out."""
     ready: dict[int, Arm] = {}
+    reason: str | None = None
     for index, row in enumerate(spec.arms):
         arm = parse_arm(row.text)
         answer = engine.check_arm(arm)
@@ -223,8 +224,11 @@ def _check_arms(spec: JobSpec, engine: Engine, channel: _Channel) -> dict[int, A
         )
         if answer.ready:
             ready[index] = arm
-        elif arm.is_baseline:
+        elif arm.is_baseline and spec.server is None:
             raise EngineError(f"The target cannot run even without a draft: {answer.reason}")
+        reason = reason or answer.reason
+    if not ready:
+        raise EngineError(f"No arm can run here: {reason}")
     return ready
 
 
