@@ -165,12 +165,9 @@ def list_advices(
 
 def active_advice_ids(engine: Engine) -> Sequence[int]:
     """Oldest first."""
+    statement = select(Advice).where(col(Advice.state).in_(ACTIVE_JOB_STATES))
     with read_session(engine) as session:
-        return session.exec(
-            select(Advice.id)  # type: ignore[arg-type]
-            .where(col(Advice.state).in_(ACTIVE_JOB_STATES))
-            .order_by(col(Advice.id))
-        ).all()
+        return sorted(known_id(row.id) for row in session.exec(statement))
 
 
 def update_advice(engine: Engine, advice_id: int, **values: object) -> None:

@@ -1,0 +1,166 @@
+"""The ladder, cheapest rung first: which rungs are worth measuring, and why the others are not.
+
+A rung is worth it when the best that is predicted for it may beat the best so far by a practical
+difference. Predictions err by up to a tenth nine times in ten, and over prompts by their interval;
+the larger of the two is granted to the next rung.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import humanize
+
+from specdash.advisor.decision import Ratio, Rung, RungName
+from specdash.domain.arms import Arm
+from specdash.domain.methods import METHODS
+from specdash.domain.statistics import mean_estimate
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE
+
+RUNGS: Mapping[RungName, str] = {
+    "n-gram": "Lookup in the text itself",
+    "draft model": "A draft model of the same vocabulary",
+    "chain": "Lookup first, then the draft model",
+    "trained draft": "A draft trained for the target (EAGLE-3, DFlash, MTP)",
+}
+PREDICTION_ERROR = 0.10
+"""Of a predicted ratio, nine times in ten."""
+_POOL_BYTES = {"ngram-map-k": 2 << 20, "ngram-map-k4v": 2 << 20, "ngram-mod": 16 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One configuration before it is measured. ``arm`` is its full text."""
+
+    arm: str
+    rung: RungName
+    family: str
+    """Methods and drafts without their parameters: of each, the best is looked at first."""
+    predicted: Ratio | None = None
+    by_prompt: Mapping[int, float] = field(default_factory=dict)
+    memory_bytes: int | None = None
+    reason: str | None = None
+    """Why nothing is predicted."""
+
+    @property
+    def value(self) -> float | None:
+        return self.predicted.value if self.predicted else None
+
+
+def rung_of(arm: Arm) -> RungName:
+    """Where an arm stands by what it needs."""
+    methods = [METHODS[call.method] for call in arm.calls]
+    if any(not m.in_process for m in methods):
+        return "trained draft"
+    if not any(m.needs_draft for m in methods):
+        return "n-gram"
+    return "draft model" if len(methods) == 1 else "chain"
+
+
+def family_of(arm: Arm) -> str:
+    """``ngram-simple``, ``draft-simple:NAME``, or several of them joined by ``+``."""
+    return "+".join(
+        call.method if call.draft_model is None else f"{call.method}:{call.draft_model}"
+        for call in arm.calls
+    )
+
+
+def lookup_bytes(arm: Arm) -> int:
+    """What tables of n-gram methods take; draft models are not in it."""
+    return sum(_POOL_BYTES.get(call.method, 0) for call in arm.calls)
+
+
+def climb(
+    forecasts: Sequence[Forecast],
+    missing: Mapping[RungName, str] | None = None,
+    free_bytes: int | None = None,
+) -> tuple[Rung, ...]:
+    """Every rung with its state; those that are ``open`` are to be measured.
+
+    ``missing`` says why a rung has nothing to offer. The first rung that has something is always
+    open, so that no answer rests on predictions alone.
+    """
+    best_so_far: Forecast | None = None
+    rungs: list[Rung] = []
+    for name, title in RUNGS.items():
+        offered = [f for f in forecasts if f.rung == name]
+        if not offered:
+            lack = (missing or {}).get(name, "Nothing of this kind was on offer.")
+            rungs.append(Rung(name, title, "missing", lack))
+            continue
+        fitting = [f for f in offered if fits(f, free_bytes)]
+        if not fitting:
+            rungs.append(_too_large(name, title, offered, free_bytes))
+            continue
+        best = max(fitting, key=lambda f: f.value or 0.0)
+        is_first = not any(r.state == "open" for r in rungs)
+        words = _worth_it(best, best_so_far)
+        is_open = is_first or words is None
+        rungs.append(
+            Rung(
+                name,
+                title,
+                "open" if is_open else "not-worth-it",
+                "To be measured." if is_open or words is None else words,
+                memory_bytes=best.memory_bytes,
+                best_arm=best.arm,
+                predicted=best.predicted,
+            )
+        )
+        if is_open and (best.value or 0.0) > max(1.0, _value(best_so_far)):
+            best_so_far = best
+    return tuple(rungs)
+
+
+def size_words(n_bytes: int | None) -> str:
+    """A memory price for people."""
+    if n_bytes is None:
+        return "unknown"
+    if n_bytes < 1 << 20:
+        return "none beyond the target"
+    return humanize.naturalsize(n_bytes, binary=True)
+
+
+def _worth_it(best: Forecast, so_far: Forecast | None) -> str | None:
+    """``None`` when it may be worth it, or nobody knows; else why it is not."""
+    if best.predicted is None:
+        return None
+    gain = best.predicted.value / max(1.0, _value(so_far))
+    high = max(gain * (1 + PREDICTION_ERROR), _gain_high(best, so_far))
+    if high >= 1 + PRACTICAL_DIFFERENCE:
+        return None
+    rival = "off" if so_far is None else f"{so_far.arm} ({_value(so_far):.2f}x)"
+    return (
+        f"Not worth it: its best, {best.arm}, is predicted at {best.predicted.value:.2f}x, at most "
+        f"{high:.2f} times the speed of {rival}."
+    )
+
+
+def _gain_high(best: Forecast, so_far: Forecast | None) -> float:
+    """Upper limit over prompts of the gain; 0 where there is none."""
+    rival = so_far.by_prompt if so_far is not None else dict.fromkeys(best.by_prompt, 1.0)
+    common = sorted(best.by_prompt.keys() & rival.keys())
+    gains = [math.log(best.by_prompt[p] / rival[p]) for p in common]
+    if not gains:
+        return 0.0
+    return mean_estimate(gains).interval()[1] or 0.0
+
+
+def _value(forecast: Forecast | None) -> float:
+    return forecast.value or 0.0 if forecast is not None else 0.0
+
+
+def fits(forecast: Forecast, free_bytes: int | None) -> bool:
+    """Whether its memory is free; what is unknown fits."""
+    return free_bytes is None or (forecast.memory_bytes or 0) <= free_bytes
+
+
+def _too_large(
+    name: RungName, title: str, offered: Sequence[Forecast], free_bytes: int | None
+) -> Rung:
+    least = min(offered, key=lambda f: f.memory_bytes or 0)
+    words = (
+        f"It does not fit: the smallest needs {size_words(least.memory_bytes)} on top of the "
+        f"target, {size_words(free_bytes)} are free."
+    )
+    return Rung(name, title, "too-large", words, least.memory_bytes, least.arm)
