@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from specdash.domain.arms import Arm
 from specdash.domain.calibration import CalibrationPlan
 from specdash.engines.base import FLASH_ATTN_NAMES, KV_TYPE_NAMES, GenerationSettings
-from specdash.engines.registry import ENGINES, engine_info
+from specdash.engines.registry import ENGINES, EngineInfo, engine_info
 from specdash.errors import UsageError
 from specdash.store.tables import PURPOSES
 
@@ -148,11 +148,7 @@ def _check_precision(request: ExperimentRequest) -> None:
 def _check_engine(request: ExperimentRequest) -> None:
     info = engine_info(request.engine)
     if info.address == "required" and request.server is None:
-        raise UsageError(
-            f"{info.title} is reached at an address, and no server is named.",
-            "Register it first: python -m specdash engines add NAME --engine "
-            f"{info.name} --url {info.default_url}.",
-        )
+        raise no_server(info)
     if info.address == "none" and request.server is not None:
         raise UsageError(
             f"{info.title} runs on this machine and takes no server.", "Leave the server out."
@@ -205,6 +201,15 @@ def _check_steps(request: ExperimentRequest) -> None:
         raise UsageError("Arms can leave from 2 prompts on, not before.")
     if request.budget_s is not None and request.budget_s <= 0:
         raise UsageError("The time budget must be more than 0 s.")
+
+
+def no_server(info: EngineInfo) -> UsageError:
+    """An engine that is reached by address, and no address."""
+    return UsageError(
+        f"{info.title} is reached at an address, and no server is named.",
+        "Register it first: python -m specdash engines add NAME --engine "
+        f"{info.name} --url {info.default_url}.",
+    )
 
 
 def arms_problem(request: ExperimentRequest) -> str | None:

@@ -5,15 +5,17 @@ from collections.abc import Mapping
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
+from specdash.domain.addresses import is_here
 from specdash.domain.workload import content_hash
 from specdash.engines.registry import engine_info
 from specdash.errors import NotFoundError, UsageError
 from specdash.store.catalogue import get_model
+from specdash.store.hosts import host_name
 from specdash.store.model_rows import free_name
 from specdash.store.records import known_id
 from specdash.store.servers import ServerView, find_server
 from specdash.store.session import read_session, write_session
-from specdash.store.tables import Model
+from specdash.store.tables import Model, ModelPath
 from specdash.store.views import ModelView
 
 REMOTE = "remote"
@@ -99,7 +101,21 @@ def check_place(engine_name: str, server: ServerView | None, model: ModelView) -
 
 
 def _resolved(engine: Engine, server: ServerView, model_id: str) -> ModelView:
+    with read_session(engine) as session:
+        known = _file_here(session, server, server.models.get(model_id, {}).get("model_path"))
+    if known is not None:
+        return known
     return register_remote(engine, server, {model_id: server.models.get(model_id, {})})[0]
+
+
+def _file_here(session: Session, server: ServerView, path: object) -> ModelView | None:
+    """The registered file that a server on this machine says it has loaded."""
+    if not isinstance(path, str) or not is_here(server.url):
+        return None
+    model_id = session.exec(
+        select(ModelPath.model_id).where(ModelPath.host == host_name(), ModelPath.path == path)
+    ).first()
+    return None if model_id is None else get_model(session, model_id)
 
 
 def _register(

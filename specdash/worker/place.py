@@ -1,14 +1,12 @@
 """Where an experiment runs: on this machine, or on the one behind a server's address."""
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from specdash.domain.addresses import host_of, is_here
 from specdash.engines.base import ServerAddress
 from specdash.store.tokens import read_token
 from specdash.worker.machine import load_snapshot, machine_facts
 from specdash.worker.protocol import SpecServer
-
-_LOOPBACK = ("localhost", "::1")
 
 
 class Place:
@@ -16,8 +14,9 @@ class Place:
 
     def __init__(self, server: SpecServer | None) -> None:
         self._server = server
-        host = None if server is None else (urlsplit(server.url).hostname or "")
-        self._host = None if host is None or is_loopback(host) else host
+        self._host = None
+        if server is not None and not is_here(server.url):
+            self._host = host_of(server.url)
 
     def facts(self) -> dict[str, object]:
         """Of a machine elsewhere only its host name is known, which then is its fingerprint."""
@@ -41,8 +40,3 @@ class Place:
             arm_text=server.arm_text,
             token=read_token(Path(server.token_path)) if server.token_path else None,
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the name or address means this machine."""
-    return host.lower() in _LOOPBACK or host.startswith("127.")

@@ -5,12 +5,17 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.engine import Engine
 
-from specdash.domain.arms import parse_arm
+from specdash.domain.arms import Arm, parse_arm
 from specdash.engines.base import GenerationSettings
+from specdash.engines.registry import engine_info
+from specdash.errors import NotFoundError, UsageError
 from specdash.settings import Settings
-from specdash.store.experiment_request import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest, no_server
 from specdash.store.models import resolve_model
+from specdash.store.remote_models import resolve_remote, split_reference, unknown_at
+from specdash.store.servers import ServerView, get_server, list_servers
 from specdash.store.session import read_session
+from specdash.store.views import ModelView
 from specdash.store.workloads import resolve_workload
 from specdash.worker.machine import allowed_cpus
 
@@ -31,6 +36,9 @@ class Wish:
     n_prompts: int | None = None
     max_tokens: int = 256
     engine: str = "llama-cpp"
+    server: str | None = None
+    """``None``: the one the target's name begins with, or the only one of the engine."""
+    concurrency: tuple[int, ...] = ()
     n_ctx: int | None = None
     threads: int | None = None
     gpu_layers: int = 0
@@ -47,12 +55,15 @@ class Wish:
 
 def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentRequest:
     """Resolve every name; errors say which one, and nothing is stored but newly met models."""
+    server = _server(engine, wish)
     arms = tuple(parse_arm(text) for text in wish.arms)
+    if not arms:
+        arms = _own_arms(server)
+    target = _model(engine, server, wish.target)
+    references = dict.fromkeys(ref for arm in arms for ref in arm.draft_models)
+    drafts = {ref: _model(engine, server, ref).model_id for ref in references}
     with read_session(engine) as session:
-        target = resolve_model(session, wish.target)
         workload = resolve_workload(session, wish.workload)
-        references = dict.fromkeys(ref for arm in arms for ref in arm.draft_models)
-        drafts = {ref: resolve_model(session, ref).model_id for ref in references}
     trained = target.n_ctx_train or DEFAULT_N_CTX
     return ExperimentRequest(
         workload_id=workload.workload_id,
@@ -77,6 +88,8 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
             ignore_eos=wish.ignore_eos,
         ),
         engine=wish.engine,
+        server=server.name if server is not None else None,
+        concurrency=wish.concurrency,
         note=wish.note,
         tags=wish.tags,
         requester=wish.requester,
@@ -84,3 +97,47 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
         allow_duplicate=True,
         time_limit_s=settings.job_time_limit_s,
     )
+
+
+def _server(engine: Engine, wish: Wish) -> ServerView | None:
+    info = engine_info(wish.engine)
+    with read_session(engine) as session:
+        if wish.server is not None:
+            return get_server(session, wish.server)
+        if info.address == "none":
+            return None
+        split = split_reference(session, wish.target)
+        if split is not None:
+            return split[0]
+        if info.address == "optional":
+            return None
+        own = [s for s in list_servers(session) if s.engine == wish.engine]
+    if not own:
+        raise no_server(info)
+    if len(own) > 1:
+        names = ", ".join(s.name for s in own)
+        raise UsageError(
+            f"Several {info.title} servers are registered, and none is named.",
+            f"Add --server with one of {names}.",
+        )
+    return own[0]
+
+
+def _own_arms(server: ServerView | None) -> tuple[Arm, ...]:
+    """What a server runs that cannot be told; any other has to be asked for something."""
+    if server is None or server.arm_text is None:
+        raise UsageError("No arm is named.", "Add --arm METHOD; off is measured in any case.")
+    return (parse_arm(server.arm_text),)
+
+
+def _model(engine: Engine, server: ServerView | None, reference: str) -> ModelView:
+    held = resolve_remote(engine, server, reference) if server is not None else None
+    if held is not None:
+        return held
+    with read_session(engine) as session:
+        try:
+            return resolve_model(session, reference)
+        except NotFoundError:
+            if server is None:
+                raise
+            raise unknown_at(server, reference) from None
