@@ -9,17 +9,20 @@ import psutil
 _MADV_DONTNEED = 4
 
 
-def peak_rss_bytes() -> int | None:
-    """Peak since the program started; ``None`` where the system does not tell.
+def peak_rss_bytes(pid: int | None = None) -> int | None:
+    """Peak since the program started, of a child where ``pid`` names one.
 
-    Linux: ``VmHWM``, because ``ru_maxrss`` also holds the peak of the parent that forked.
+    ``None`` where the system does not tell. Linux: ``VmHWM``, because ``ru_maxrss`` also holds the
+    peak of the parent that forked.
     """
     try:
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
+    if pid is not None:
+        return None
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     if sys.platform == "darwin":

@@ -62,16 +62,19 @@ def usual_places(
     return tuple(unique.values())
 
 
-def _lm_studio_models(home: Path) -> Path:
-    """LM Studio's own search order for its home, then its downloads folder."""
-    lm_home = home / ".lmstudio"
-    pointer = home / ".lmstudio-home-pointer"
-    legacy = home / ".cache" / "lm-studio"
-    pointed = _read_text(pointer)
+def lm_studio_home(home: Path | None = None) -> Path:
+    """LM Studio's own search order for the folder of its models, settings and programs."""
+    home = home or Path.home()
+    pointed = _read_text(home / ".lmstudio-home-pointer")
     if pointed:
-        lm_home = Path(pointed)
-    elif legacy.is_dir():
-        lm_home = legacy
+        return Path(pointed)
+    legacy = home / ".cache" / "lm-studio"
+    return legacy if legacy.is_dir() else home / ".lmstudio"
+
+
+def _lm_studio_models(home: Path) -> Path:
+    """Its downloads folder, wherever that was moved to."""
+    lm_home = lm_studio_home(home)
     try:
         settings = json.loads(_read_text(lm_home / "settings.json") or "{}")
     except json.JSONDecodeError:
