@@ -4,6 +4,7 @@ Answers go to standard output, everything else to standard error. Exit status: 0
 failed, 2 wrong use.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,9 +19,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     try:
         build_app()(args=list(argv) if argv is not None else None, prog_name="specdash")
+        sys.stdout.flush()
     except SpecdashError as error:
         print(f"specdash: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_status
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _close_output()
+        print(f"specdash: the answer cannot be written: {error.strerror}.", file=sys.stderr)  # noqa: T201
+        return 1
     except Exception as error:
         from sqlalchemy.exc import OperationalError  # a quarter of a second that most do not need
 
@@ -35,3 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return 0
+
+
+def _close_output() -> None:
+    """Let what is left in the buffer go nowhere; Python would fail on it again at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -165,14 +165,24 @@ def _read_csv(text: str) -> Iterator[Row]:
 
 def _csv_columns(cells: list[str], line: int) -> list[str]:
     columns = [cell.strip().lower() for cell in cells]
-    unknown = [c for c in columns if c not in _CSV_COLUMNS]
-    if "prompt" not in columns or unknown or len(set(columns)) < len(columns):
+    if problem := _column_problem(columns):
         raise BadFile(
             line,
-            "the first line of a CSV file names its columns, each once: prompt, and if wanted "
-            + ", ".join(_CSV_COLUMNS[1:]),
+            f"{problem}; the first line of a CSV file names its columns, each once: prompt, and "
+            f"if wanted {', '.join(_CSV_COLUMNS[1:])}",
         )
     return columns
+
+
+def _column_problem(columns: list[str]) -> str | None:
+    for number, column in enumerate(columns):
+        if column not in _CSV_COLUMNS:
+            return (
+                f"unknown column '{column[:40]}'" if column else f"column {number + 1} is unnamed"
+            )
+        if column in columns[:number]:
+            return f"column '{column}' stands twice"
+    return None if "prompt" in columns else "there is no column 'prompt'"
 
 
 def _read_text(text: str, whole: bool) -> Iterator[Row]:

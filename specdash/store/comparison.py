@@ -1,10 +1,10 @@
 """Two arms set against each other, of one experiment or of two."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specdash.domain.arms import parse_arm
-from specdash.domain.comparability import comparable
+from specdash.domain.comparability import FieldDifference, comparable
 from specdash.domain.counters import RunCounters
 from specdash.domain.summary import ArmFacts, ArmSummary, RunFacts, summarise
 from specdash.store.views import ExperimentView, HistoryRow, RunView
@@ -70,8 +70,29 @@ def not_comparable_reasons(a: Side, b: Side) -> tuple[str, ...]:
     ]
     if not unknown:
         outcome = comparable(a.experiment.base_key_fields, b.experiment.base_key_fields)
-        reasons += [difference.words() for difference in outcome.differences]
+        reasons += [_words(d, a.experiment, b.experiment) for d in outcome.differences]
     return tuple(reasons)
+
+
+def _words(difference: FieldDifference, a: ExperimentView, b: ExperimentView) -> str:
+    """The difference with names in place of hashes, where the names tell the two apart."""
+    name = _NAMES.get(difference.field)
+    if name is None or name(a) == name(b):
+        return difference.words()
+    return f"{difference.label}: {name(a)} / {name(b)}"
+
+
+def _prompts(experiment: ExperimentView) -> str:
+    n_prompts = experiment.protocol.get("n_prompts")
+    version = experiment.workload_version[:8]
+    return f"{n_prompts} of {experiment.workload} (version {version})"
+
+
+_NAMES: Mapping[str, Callable[[ExperimentView], str | None]] = {
+    "prompt_set_hash": _prompts,
+    "target_hash": lambda experiment: experiment.target,
+    "machine_fingerprint": lambda experiment: experiment.machine,
+}
 
 
 def compare_sides(a: Side, b: Side) -> ArmSummary:

@@ -10,15 +10,18 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.pool import Pool
 from sqlmodel import Session, col, create_engine
 
 from specdash.errors import SpecdashError
 from specdash.store.tables import Meta
 
 BUSY_TIMEOUT_MS = 15_000
+_opened: WeakKeyDictionary[Pool, tuple[int, int]] = WeakKeyDictionary()
 
 
 def make_engine(url: str) -> Engine:
@@ -32,7 +35,9 @@ def make_engine(url: str) -> Engine:
             "Set SPECDASH_DATABASE_URL to sqlite:///PATH.",
         )
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
-    sa.event.listen(engine, "connect", partial(_on_connect, Path(str(parsed.database))))
+    path = Path(str(parsed.database))
+    sa.event.listen(engine, "connect", partial(_on_connect, path))
+    sa.event.listen(engine, "connect", partial(_remember_file, engine.pool, path))
     sa.event.listen(engine, "begin", _on_begin)
     return engine
 
@@ -43,6 +48,32 @@ def sqlite_path(url: str) -> Path | None:
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         return None
     return Path(parsed.database)
+
+
+def require_file(engine: Engine) -> None:
+    """Raise :class:`SpecdashError` when the SQLite file was removed or replaced while open.
+
+    SQLite itself goes on with the removed file, and what it writes there nobody finds again.
+    """
+    opened = _opened.get(engine.pool)
+    path = sqlite_path(engine.url.render_as_string(hide_password=False))
+    if opened is None or path is None:
+        return
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        found = None
+    if found is None or (found.st_dev, found.st_ino) != opened:
+        what = "removed" if found is None else "replaced"
+        raise SpecdashError(
+            f"The database {path} was {what} while it was in use; what was written since is lost.",
+            "Leave the data folder in place while something runs, and try again.",
+        )
+
+
+def _remember_file(pool: Pool, path: Path, _connection: Any, _record: Any) -> None:
+    found = path.stat()
+    _opened.setdefault(pool, (found.st_dev, found.st_ino))
 
 
 def _on_connect(path: Path, connection: Any, _record: Any) -> None:

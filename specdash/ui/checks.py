@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from specdash.domain.power import minimum_detectable_effect
+from specdash.domain.statistics import MIN_PROMPTS
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.views import HistoryFilter, HistoryRow
@@ -70,9 +71,9 @@ def effect_words(rows: Sequence[HistoryRow], n_prompts: int) -> str:
         else f"Assumed: a spread of {fmt.percent(sd)} between prompts, for this machine has no "
         "result of this target yet."
     )
-    effect = minimum_detectable_effect(sd, n_prompts)
+    effect = minimum_detectable_effect(sd, n_prompts) if n_prompts >= MIN_PROMPTS else None
     if effect is None:
-        return "none can be told from one prompt."
+        return f"none, for under {MIN_PROMPTS} prompts there is no interval across prompts."
     seen = math.expm1(effect)
     needed = math.expm1(effect + math.log1p(PRACTICAL_DIFFERENCE))
     return (

@@ -23,7 +23,7 @@ from specdash.settings import Settings, load_settings
 from specdash.store.jobs import cancel
 from specdash.store.queries import get_job
 from specdash.store.schema import check_schema
-from specdash.store.session import make_engine, read_session
+from specdash.store.session import make_engine, read_session, require_file
 from specdash.store.tables import ACTIVE_JOB_STATES
 from specdash.store.views import JobView
 from specdash.worker import queue
@@ -185,13 +185,15 @@ def follow_job(
 ) -> JobView:
     """Wait until a job is over, being the worker for it whenever none lives.
 
-    ``on_update`` gets every change. On KeyboardInterrupt the job is cancelled first.
+    ``on_update`` gets every change. On KeyboardInterrupt the job is cancelled first;
+    :class:`SpecdashError` when the database is removed meanwhile.
     """
     worker: Worker | None = None
     seen: JobView | None = None
     last_beat = 0.0
     try:
         while True:
+            require_file(engine)
             with read_session(engine) as session:
                 job = get_job(session, job_id)
             if job != seen:

@@ -146,3 +146,74 @@ def test_sigterm_cancels_the_job_as_ctrl_c_does(
     jobs = specdash("jobs", "--json").document()
     assert isinstance(jobs, list)
     assert [j["state"] for j in jobs] == ["cancelled"]
+
+
+def test_a_data_folder_removed_during_a_run_fails_it_in_words(
+    specdash: Command, engine: object, data_dir: Path, tmp_path: Path, workload: str
+) -> None:
+    import shutil
+    import threading
+
+    from tests.helpers.seeding import scripted_file, seed_model
+
+    path = scripted_file(tmp_path / "models", "slow", failure={"kind": "hang", "at_run": 1})
+    seed_model(engine, path, "slow")  # type: ignore[arg-type]
+    timer = threading.Timer(4, shutil.rmtree, (data_dir,), {"ignore_errors": True})
+    timer.start()
+    answer = specdash(
+        "run", "--target", "slow", "--workload", workload, "--arm", ARM, "--engine", "scripted"
+    )
+    timer.join()
+    assert answer.status == 1
+    assert "was removed while it was in use; what was written since is lost." in answer.err
+    assert answer.out == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("words", [("jobs", "--json"), ("--help",), ("workloads", "list")])
+def test_output_that_cannot_be_written_is_an_error_in_words(
+    words: tuple[str, ...], engine: object
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "specdash", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.stderr == "specdash: the answer cannot be written: No space left on device.\n"
+    assert result.returncode == 1
+
+
+def test_experiments_that_do_not_compare_name_their_prompts_and_fail(
+    specdash: Command, engine: object, target: str, workload: str
+) -> None:
+    from sqlmodel import select
+
+    from specdash.store.session import read_session
+    from specdash.store.tables import Model, WorkloadVersion
+    from tests.helpers.seeding import seed_experiment, seed_workload
+
+    seed_workload(engine, "other", n_prompts=6)  # type: ignore[arg-type]
+    with read_session(engine) as session:  # type: ignore[arg-type]
+        model = session.exec(select(Model.id)).one()
+        found = {w.name: w for w in session.exec(select(WorkloadVersion)).all()}
+    ids = [
+        str(seed_experiment(engine, found[name].id, model, (ARM,), n_prompts=n))  # type: ignore[arg-type]
+        for name, n in (("seeded", 4), ("other", 6), ("seeded", 3))
+    ]
+    versions = {name: row.version[:8] for name, row in found.items()}
+    answer = specdash("compare", *ids[:2])
+    assert answer.status == 1
+    assert answer.err == (
+        f"Not comparable: prompts: 4 of seeded (version {versions['seeded']}) / "
+        f"6 of other (version {versions['other']})\n"
+    )
+    as_json = specdash("compare", ids[0], ids[2], "--json")
+    assert as_json.status == 1
+    assert as_json.document()["reasons"] == [  # type: ignore[index]
+        f"prompts: 4 of seeded (version {versions['seeded']}) / "
+        f"3 of seeded (version {versions['seeded']})"
+    ]
+    assert specdash("compare", ids[0]).status == 0

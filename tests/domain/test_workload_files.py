@@ -206,9 +206,16 @@ def test_bad_rows_of_other_formats_are_named_by_line() -> None:
         "line 5: 3 cells under 2 columns",
     ]
     assert _problems(b"question\nHi\n", "w.csv") == [
-        "line 1: the first line of a CSV file names its columns, each once: prompt,"
-        " and if wanted system, category, max_tokens, key"
+        "line 1: unknown column 'question'; the first line of a CSV file names its columns, each"
+        " once: prompt, and if wanted system, category, max_tokens, key"
     ]
+    for head, words in (
+        (b"prompt,prompt", "column 'prompt' stands twice;"),
+        (b"prompt,,key", "column 2 is unnamed;"),
+        (b"system,key", "there is no column 'prompt';"),
+    ):
+        (problem,) = _problems(head + b"\nHi,there,x\n", "w.csv")
+        assert problem.startswith(f"line 1: {words}")
     assert _problems(b'prompt\n"open\n', "w.csv") == ["line 2: not CSV: unexpected end of data"]
     assert _problems(b'[\n {"prompt": "a"},\n\n {"prompt": " "}\n]', "w.json") == [
         "line 4: the prompt is empty"

@@ -10,7 +10,7 @@ from sqlmodel import select
 
 from specdash.errors import SpecdashError
 from specdash.store.queries import revision
-from specdash.store.session import make_engine, read_session, write_session
+from specdash.store.session import make_engine, read_session, require_file, write_session
 from specdash.store.tables import Machine
 
 
@@ -81,3 +81,19 @@ def test_readers_and_writers_outlast_a_lock_of_three_seconds(
     holder.close()
     with read_session(engine) as session:
         assert revision(session) == 1
+
+
+def test_a_file_that_was_removed_or_replaced_is_noticed(engine: Engine, database_url: str) -> None:
+    path = Path(database_url.removeprefix("sqlite:///"))
+    require_file(engine)
+    with read_session(engine) as session:
+        revision(session)
+    require_file(engine)
+    kept = path.rename(path.with_suffix(".away"))
+    with pytest.raises(SpecdashError, match="was removed while it was in use"):
+        require_file(engine)
+    path.touch()
+    with pytest.raises(SpecdashError, match="was replaced while it was in use"):
+        require_file(engine)
+    kept.rename(path)
+    require_file(engine)

@@ -104,7 +104,11 @@ def test_the_smallest_effect_comes_from_former_spread() -> None:
     assumed = checks.effect_words([], 10)
     assert assumed.startswith("a true change of 10.5")
     assert "Assumed: a spread of 10\u00a0%" in assumed
-    assert checks.effect_words([history_row()], 1) == "none can be told from one prompt."
+    for few in (0, 1, 2):
+        assert checks.effect_words([history_row()], few) == (
+            "none, for under 3 prompts there is no interval across prompts."
+        )
+    assert checks.effect_words([history_row()], 3).startswith("a true change of ")
     said = checks.effect_words([history_row()], 10)
     assert said.startswith("a true change of 21.2")
     assert "4 times in 5" in said
