@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from specdash import __version__
-from specdash.cli import experiments, jobs, models, system, workloads
+from specdash.cli import engines, experiments, jobs, models, system, workloads
 
 
 def build_app() -> typer.Typer:
@@ -33,6 +33,7 @@ def build_app() -> typer.Typer:
     system.register(app)
     models.register(app)
     workloads.register(app)
+    engines.register(app)
     return app
 
 

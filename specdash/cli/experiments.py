@@ -10,8 +10,12 @@ from specdash.cli.common import JsonOption
 _Target = Annotated[str, typer.Option("--target", help="Registered name, path, or 'demo'.")]
 _Workload = Annotated[str, typer.Option("--workload", help="Name, or NAME@VERSION.")]
 _Arms = Annotated[
-    list[str],
-    typer.Option("--arm", help="METHOD[:key=value,...]; repeat it. 'off' is always added."),
+    list[str] | None,
+    typer.Option(
+        "--arm",
+        help="METHOD[:key=value,...]; repeat it. 'off' is always added. "
+        "Unset: what the server runs.",
+    ),
 ]
 _Rounds = Annotated[int, typer.Option(min=1, help="Times each prompt runs per arm.")]
 _Precision = Annotated[
@@ -26,6 +30,13 @@ _Prompts = Annotated[
 ]
 _MaxTokens = Annotated[int, typer.Option(min=1, help="Most tokens a run generates.")]
 _EngineName = Annotated[str, typer.Option("--engine", help="Engine that runs the models.")]
+_Server = Annotated[
+    str | None, typer.Option("--server", help="Registered server; unset: the target's, or ours.")
+]
+_Concurrency = Annotated[
+    str | None,
+    typer.Option("--concurrency", help="Also measure with so many parallel requests: 2,4,8."),
+]
 _NCtx = Annotated[int | None, typer.Option("--n-ctx", min=1, help="Context in tokens.")]
 _Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads; unset: the CPUs this process may use.")
@@ -77,7 +88,7 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
         *,
         target: _Target,
         workload: _Workload,
-        arm: _Arms,
+        arm: _Arms = None,
         rounds: _Rounds = 3,
         precision: _Precision = None,
         max_rounds: _MaxRounds = None,
@@ -85,6 +96,8 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
         prompts: _Prompts = None,
         max_tokens: _MaxTokens = 256,
         engine: _EngineName = "llama-cpp",
+        server: _Server = None,
+        concurrency: _Concurrency = None,
         n_ctx: _NCtx = None,
         threads: _Threads = None,
         gpu_layers: _GpuLayers = 0,
@@ -98,13 +111,14 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
         tag: _Tags = None,
         json: JsonOption = False,
     ) -> None:
+        from specdash.cli.engines import parse_levels
         from specdash.cli.measure import queue, run
         from specdash.worker.request import Wish
 
         wish = Wish(
             target=target,
             workload=workload,
-            arms=arm,
+            arms=tuple(arm or ()),
             rounds=rounds,
             precision=precision,
             max_rounds=max_rounds,
@@ -112,6 +126,8 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
             n_prompts=prompts,
             max_tokens=max_tokens,
             engine=engine,
+            server=server,
+            concurrency=parse_levels(concurrency),
             n_ctx=n_ctx,
             threads=threads,
             gpu_layers=gpu_layers,

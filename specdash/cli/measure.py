@@ -9,7 +9,7 @@ from sqlalchemy.engine import Engine
 
 from specdash.cli.common import open_store
 from specdash.cli.output import print_json, print_table, say
-from specdash.cli.results import comparison_document, report_document
+from specdash.cli.results import ComparedPair, comparison_document, report_document
 from specdash.domain.sentences import plain_sentence
 from specdash.domain.summary import ArmSummary
 from specdash.errors import SpecdashError, UsageError
@@ -17,6 +17,7 @@ from specdash.settings import Settings, load_settings
 from specdash.store.enqueue import Queued, queue_experiment
 from specdash.store.queries import experiment_report
 from specdash.store.session import read_session
+from specdash.store.sweeps import refused_levels
 from specdash.store.views import ExperimentReport, JobView
 from specdash.worker.launch import ensure_worker
 from specdash.worker.request import Wish, build_request
@@ -102,7 +103,30 @@ def _print_report(report: ExperimentReport) -> None:
         ("arm", "tokens/s", "ratio", "low", "high", "acceptance rate", "tokens/pass", "equal", "n"),
         [_row(arm) for arm in report.arms],
     )
+    _print_load(report)
     typer.echo(f"Experiment {report.experiment.experiment_id}")
+
+
+def _print_load(report: ExperimentReport) -> None:
+    for arm in report.under_load:
+        typer.echo(f"\n{arm.text} under load: {arm.sentence}")
+        print_table(
+            ("parallel", "ratio", "low", "high", "off total tok/s", "on total tok/s", "total"),
+            [
+                (
+                    x.n_parallel,
+                    x.ratio,
+                    x.ratio_low,
+                    x.ratio_high,
+                    x.off_total_tok_s,
+                    x.on_total_tok_s,
+                    x.total_ratio,
+                )
+                for x in arm.levels
+            ],
+        )
+    for level, why in refused_levels(report.experiment.environment).items():
+        say(f"{level} parallel requests: not measured - {why}")
 
 
 def _print_differences(arm: ArmSummary) -> None:
@@ -135,15 +159,17 @@ def compare(experiments: Sequence[int], *, as_json: bool) -> None:
         document = comparison_document(session, experiments)
     if as_json:
         print_json(document)
-        return
-    for reason in document.reasons:
-        say(f"Not comparable: {reason}")
+    else:
+        for reason in document.reasons:
+            say(f"Not comparable: {reason}")
+        if document.pairs:
+            _print_pairs(document.pairs)
     if not document.pairs:
-        return
+        raise typer.Exit(1)
+
+
+def _print_pairs(pairs: Sequence[ComparedPair]) -> None:
     print_table(
         ("a", "b", "b against a", "ratio", "low", "high", "prompts"),
-        [
-            (p.a, p.b, p.verdict, p.ratio, p.ratio_low, p.ratio_high, p.n_prompts)
-            for p in document.pairs
-        ],
+        [(p.a, p.b, p.verdict, p.ratio, p.ratio_low, p.ratio_high, p.n_prompts) for p in pairs],
     )

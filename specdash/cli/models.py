@@ -117,8 +117,8 @@ def _print_models(found: "Sequence[ModelView]") -> None:
                 m.architecture,
                 m.quantisation,
                 None if m.n_params is None else humanize.intword(m.n_params),
-                humanize.naturalsize(m.size_bytes, binary=True),
-                m.path or m.problem,
+                None if m.size_bytes is None else humanize.naturalsize(m.size_bytes, binary=True),
+                m.path or m.problem or f"held by server {m.facts.get('server')}",
             )
             for m in found
         ],
@@ -177,7 +177,9 @@ def _list_pairs(target: str, *, as_json: bool) -> None:
             "reason": verdict.reason,
             "warnings": list(verdict.warnings),
             "size_bytes": model.size_bytes,
-            "size_ratio": model.size_bytes / target_model.size_bytes,
+            "size_ratio": model.size_bytes / target_model.size_bytes
+            if model.size_bytes and target_model.size_bytes
+            else None,
         }
         for model, verdict in zip(drafts, check_drafts(target_model, drafts), strict=True)
     ]

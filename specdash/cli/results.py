@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sqlmodel import Session
 
+from specdash.domain.concurrency import ArmUnderLoad
 from specdash.domain.summary import ArmSummary
 from specdash.store.comparison import Side, compare_sides, not_comparable_reasons
 from specdash.store.queries import experiment_report, list_runs
@@ -47,9 +48,32 @@ def report_document(report: ExperimentReport) -> dict[str, object]:
         "workload_version": experiment.workload_version,
         "target": experiment.target,
         "engine": experiment.engine,
+        "server": experiment.server["name"] if experiment.server is not None else None,
         "arms": [_arm_document(arm) for arm in report.arms],
         "n_prompts": report.n_prompts,
         "n_rounds": report.n_rounds,
+        "under_load": [_load_document(arm) for arm in report.under_load],
+    }
+
+
+def _load_document(arm: ArmUnderLoad) -> dict[str, object]:
+    return {
+        "arm": arm.text,
+        "sentence": arm.sentence,
+        "crossing": arm.crossing,
+        "levels": [
+            {
+                "n_parallel": level.n_parallel,
+                "ratio": level.ratio,
+                "ratio_low": level.ratio_low,
+                "ratio_high": level.ratio_high,
+                "n_prompts": level.n_prompts,
+                "off_total_tok_s": level.off_total_tok_s,
+                "on_total_tok_s": level.on_total_tok_s,
+                "total_ratio": level.total_ratio,
+            }
+            for level in arm.levels
+        ],
     }
 
 
@@ -84,7 +108,8 @@ def comparison_document(session: Session, experiment_ids: Sequence[int]) -> Comp
         pairs = _matched(*sides)
     reasons = tuple(dict.fromkeys(r for a, b in pairs for r in not_comparable_reasons(a, b)))
     if not pairs:
-        reasons = ("they have no arm in common",)
+        alone = len(sides) == 1
+        reasons = ("it has a single arm" if alone else "they have no arm in common",)
     return ComparisonDocument(
         experiments=tuple(r.experiment.experiment_id for r in reports),
         comparable=not reasons,

@@ -342,14 +342,20 @@ class ScriptedEngine:
 
 
 def _slowed(record: RunRecord, factor: float) -> RunRecord:
-    counters = record.counters
-    parts = ("prefill_s", "decode_s", "draft_s", "verify_s", "plain_s", "other_s")
-    times = {
-        name: None if (value := getattr(counters, name)) is None else value * factor
-        for name in parts
-    }
+    def slower(seconds: float | None) -> float | None:
+        return None if seconds is None else seconds * factor
+
+    counters = replace(
+        record.counters,
+        prefill_s=slower(record.counters.prefill_s),
+        decode_s=slower(record.counters.decode_s),
+        draft_s=slower(record.counters.draft_s),
+        verify_s=slower(record.counters.verify_s),
+        plain_s=slower(record.counters.plain_s),
+        other_s=slower(record.counters.other_s),
+    )
     steps = record.steps and tuple(replace(s, seconds=s.seconds * factor) for s in record.steps)
-    return replace(record, counters=replace(counters, **times), steps=steps)
+    return replace(record, counters=counters, steps=steps)
 
 
 def _read_script(target: ModelFile) -> TargetScript:

@@ -17,13 +17,22 @@ def token_path(settings: Settings, server: str) -> Path:
     return settings.token_dir / server
 
 
-def save_token(settings: Settings, server: str, token: str) -> None:
-    """Keep the token; an earlier one is replaced whole or not at all."""
+def checked_token(token: str) -> str:
+    """Without the blanks around it; :class:`UsageError` when it can be no token."""
     text = token.strip()
     if not text:
         raise UsageError("The token is empty.", "Leave it out for a server that asks for none.")
     if len(text) > _LONGEST or not text.isascii() or not text.isprintable() or " " in text:
-        raise UsageError("The token is no token: it holds blanks or other odd characters.")
+        raise UsageError(
+            "The token is no token: it holds blanks or other odd characters.",
+            "Paste the token alone, without 'Bearer' before it.",
+        )
+    return text
+
+
+def save_token(settings: Settings, server: str, token: str) -> None:
+    """Keep the token; an earlier one is replaced whole or not at all."""
+    text = checked_token(token)
     path = token_path(settings, server)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.parent.chmod(0o700)

@@ -8,6 +8,7 @@ import streamlit as st
 from specdash.domain.pairing import PairVerdict
 from specdash.gguf.fit import method_for
 from specdash.gguf.header import ModelKind
+from specdash.store.remote_models import REMOTE
 from specdash.store.views import ModelView
 from specdash.worker.pairs import check_drafts
 
@@ -30,17 +31,20 @@ def targets(models: Sequence[ModelView]) -> list[ModelView]:
 
 def drafts_for(target: ModelView, method: str, models: Sequence[ModelView]) -> list[Draft]:
     """Every other model with its verdict for this method, those that fit first."""
-    others = [m for m in models if m.content_hash != target.content_hash]
-    return _sorted(_asked(target, method, others))
+    return _sorted(_asked(target, method, _files_beside(target, models)))
 
 
 def every_draft_for(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
     """Every other model with its verdict for the method of its own kind, those that fit first."""
-    others = [m for m in models if m.content_hash != target.content_hash]
     groups: dict[str, list[ModelView]] = {}
-    for model in others:
+    for model in _files_beside(target, models):
         groups.setdefault(_own_method(model), []).append(model)
     return _sorted([d for method, found in groups.items() for d in _asked(target, method, found)])
+
+
+def _files_beside(target: ModelView, models: Sequence[ModelView]) -> list[ModelView]:
+    """What only a server holds has no vocabulary to ask."""
+    return [m for m in models if m.kind != REMOTE and m.content_hash != target.content_hash]
 
 
 def _own_method(model: ModelView) -> str:

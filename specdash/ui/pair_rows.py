@@ -76,7 +76,7 @@ def _draft_row(
         "Why": verdict.reason,
         "Best measured": result_words(result) if result is not None else None,
         "Result": nav.experiment_url(result.experiment_id) if result is not None else None,
-        "Size (MiB)": model.size_bytes / _MIB,
+        "Size (MiB)": None if model.size_bytes is None else model.size_bytes / _MIB,
         "Bytes of the target (%)": _share(model.size_bytes, target.size_bytes),
         "Parameters": fmt.parameters(model.n_params) if model.n_params is not None else None,
         "Parameters of the target (%)": _share(model.n_params, target.n_params),

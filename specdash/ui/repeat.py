@@ -34,6 +34,11 @@ def repeat_command(experiment: ExperimentView) -> str:
             words += ["--arm", arm]
     words += _options(experiment.protocol, _PROTOCOL_OPTIONS)
     words += ["--engine", experiment.engine]
+    if experiment.server is not None:
+        words += ["--server", str(experiment.server["name"])]
+    levels = experiment.protocol.get("concurrency")
+    if isinstance(levels, list):
+        words += ["--concurrency", ",".join(str(n) for n in levels)]
     words += _options(experiment.generation, _GENERATION_OPTIONS)
     if experiment.generation.get("ignore_eos"):
         words.append("--ignore-eos")

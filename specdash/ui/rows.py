@@ -130,7 +130,7 @@ def history_rows(rows: Sequence[HistoryRow]) -> list[Row]:
     return [
         {
             "Experiment": r.experiment_id,
-            "Measured": r.created_at,
+            "Measured": r.measured_at,
             "Workload": r.workload,
             "Version": r.workload_version,
             "Target": r.target,
@@ -180,7 +180,7 @@ def model_rows(models: Sequence[ModelView]) -> list[Row]:
             "Architecture": m.architecture,
             "Quantisation": m.quantisation,
             "Parameters": fmt.parameters(m.n_params) if m.n_params is not None else None,
-            "Size (MiB)": m.size_bytes / 2**20,
+            "Size (MiB)": None if m.size_bytes is None else m.size_bytes / 2**20,
             "Trained context": m.n_ctx_train,
             "Note": m.problem or m.note,
             "Path": m.path,

@@ -69,7 +69,7 @@ def require_pair(target: ModelView, draft: ModelView, method: str = "draft-simpl
 
 def size_advice(target: ModelView, draft: ModelView) -> str | None:
     """A sentence when the draft is above a third of the target's bytes."""
-    share = draft.size_bytes / target.size_bytes if target.size_bytes else 0.0
+    share = (draft.size_bytes or 0) / target.size_bytes if target.size_bytes else 0.0
     if share <= TOO_LARGE:
         return None
     return (

@@ -1,11 +1,14 @@
 """docs/cli.md is true: each documented command's JSON has the documented keys and types."""
 
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import Engine
 
+from specdash.store.servers import record_test
 from tests.cli.conftest import Command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -127,3 +130,44 @@ def test_pairs_and_requantise(specdash: Command) -> None:
     listed = specdash("pairs", "list", "--target", "demo", "--json").document()
     _assert_documented("pairs list", listed)
     assert [p["draft"] for p in listed] == [document["name"]]  # type: ignore[union-attr,index]
+
+
+def test_run_under_load(specdash: Command, target: str, workload: str) -> None:
+    words = ("--target", target, "--workload", workload, "--arm", ARM, "--engine", "scripted")
+    ran = specdash("run", *words, "--rounds", "1", "--concurrency", "2,4", "--json")
+    assert ran.status == 0, ran.err
+    document = ran.document()
+    _assert_documented("run", document)
+    [arm] = document["under_load"]  # type: ignore[index,call-overload]
+    assert [x["n_parallel"] for x in arm["levels"]] == [1, 2, 4]
+    assert "parallel requests: not measured" not in ran.err
+
+
+def test_engines(
+    specdash: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, engine: Engine
+) -> None:
+    assert specdash("engines", "list", "--json").document() == []
+    monkeypatch.setattr("sys.stdin", io.StringIO("sk-secret\n"))
+    words = ("--engine", "vllm", "--url", "http://127.0.0.1:9", "--label", "ngram-n5")
+    added = specdash("engines", "add", "box", *words, "--token-stdin")
+    assert added.status == 0, added.err
+    record_test(
+        engine,
+        "box",
+        {
+            "at": "2026-01-01T00:00:00+00:00",
+            "ok": True,
+            "text": "fine",
+            "version": "1",
+            "models": [{"id": "a/b", "name": "a/b", "facts": {}}],
+            "counts": ["drafted tokens"],
+            "warnings": [],
+        },
+    )
+    listed = specdash("engines", "list", "--json")
+    _assert_documented("engines list", listed.document())
+    [server] = listed.document()  # type: ignore[misc,attr-defined]
+    assert (server["runs"], server["has_token"]) == ("server:label=ngram-n5", True)
+    assert "sk-secret" not in listed.out + added.out + added.err
+    assert specdash("engines", "remove", "box").status == 0
+    assert specdash("engines", "list", "--json").document() == []
