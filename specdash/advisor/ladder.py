@@ -1,8 +1,8 @@
 """The ladder, cheapest rung first: which rungs are worth measuring, and why the others are not.
 
 A rung is worth it when the best that is predicted for it may beat the best so far by a practical
-difference. Predictions err by up to a tenth nine times in ten, and over prompts by their interval;
-the larger of the two is granted to the next rung.
+difference. Either prediction errs by up to a tenth nine times in ten, and over prompts their ratio
+has an interval; the larger of the two is granted to the next rung.
 """
 
 import math
@@ -25,6 +25,8 @@ RUNGS: Mapping[RungName, str] = {
 }
 PREDICTION_ERROR = 0.10
 """Of a predicted ratio, nine times in ten."""
+MOST_GAIN = (1 + PREDICTION_ERROR) / (1 - PREDICTION_ERROR)
+"""By which an arm may beat another of the same prediction, when both err."""
 _POOL_BYTES = {"ngram-map-k": 2 << 20, "ngram-map-k4v": 2 << 20, "ngram-mod": 16 << 20}
 
 
@@ -126,7 +128,7 @@ def _worth_it(best: Forecast, so_far: Forecast | None) -> str | None:
     if best.predicted is None:
         return None
     gain = best.predicted.value / max(1.0, _value(so_far))
-    high = max(gain * (1 + PREDICTION_ERROR), _gain_high(best, so_far))
+    high = max(gain * MOST_GAIN, _gain_high(best, so_far))
     if high >= 1 + PRACTICAL_DIFFERENCE:
         return None
     rival = "off" if so_far is None else f"{so_far.arm} ({_value(so_far):.2f}x)"

@@ -4,12 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from specdash.advisor.decision import Rung
-from specdash.advisor.ladder import PREDICTION_ERROR, Forecast, fits
+from specdash.advisor.ladder import MOST_GAIN, Forecast, fits
 
 MOST_ARMS = 6
 _MOST_OF_A_FAMILY = 2
-_TOO_FAR = (1 - PREDICTION_ERROR) / (1 + PREDICTION_ERROR)
-"""An arm further below the best than both predictions err is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,6 @@ def _hopeless(forecast: Forecast, best: float | None) -> str | None:
             f"Predicted at {predicted.value:.2f}x, between {predicted.low:.2f}x and "
             f"{predicted.high:.2f}x: slower than off."
         )
-    if best is not None and predicted.value < best * _TOO_FAR:
+    if best is not None and predicted.value * MOST_GAIN < best:
         return f"Predicted at {predicted.value:.2f}x, too far below the best with {best:.2f}x."
     return None

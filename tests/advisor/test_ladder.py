@@ -1,0 +1,121 @@
+"""Which rungs are climbed, as tables."""
+
+import pytest
+
+from specdash.advisor.decision import Ratio
+from specdash.advisor.ladder import Forecast, climb, family_of, lookup_bytes, rung_of, size_words
+from specdash.domain.arms import parse_arm
+
+MIB = 1 << 20
+
+
+def forecast(
+    arm: str, value: float | None, spread: float = 0.0, memory_bytes: int = 0, n: int = 6
+) -> Forecast:
+    """Predicted at ``value`` on ``n`` prompts, a little differently on each."""
+    parsed = parse_arm(arm)
+    ratio = None if value is None else Ratio(value, value * 0.9, value * 1.1, n)
+    prompts = {} if value is None else {i: value * (1 + spread * (i % 3 - 1)) for i in range(n)}
+    return Forecast(arm, rung_of(parsed), family_of(parsed), ratio, prompts, memory_bytes)
+
+
+@pytest.mark.parametrize(
+    ("arm", "rung", "family"),
+    [
+        ("ngram-mod", "n-gram", "ngram-mod"),
+        ("ngram-simple+ngram-mod", "n-gram", "ngram-simple+ngram-mod"),
+        ("prompt-lookup", "n-gram", "prompt-lookup"),
+        ("draft-simple:model=d,n_max=4", "draft model", "draft-simple:d"),
+        ("ngram-mod+draft-simple:model=d", "chain", "ngram-mod+draft-simple:d"),
+        ("draft-eagle3:model=e", "trained draft", "draft-eagle3:e"),
+        ("draft-mtp", "trained draft", "draft-mtp"),
+    ],
+)
+def test_an_arm_stands_on_the_rung_of_what_it_needs(arm: str, rung: str, family: str) -> None:
+    assert (rung_of(parse_arm(arm)), family_of(parse_arm(arm))) == (rung, family)
+
+
+@pytest.mark.parametrize(
+    ("ngram", "draft", "states"),
+    [
+        # The draft may beat the lookup.
+        (1.2, 1.5, ("open", "open")),
+        # A sixth below it, the prediction cannot tell; further below it can.
+        (1.5, 1.27, ("open", "open")),
+        (1.5, 1.2, ("open", "not-worth-it")),
+        # Off is what both have to beat.
+        (0.7, 0.8, ("open", "not-worth-it")),
+        (0.7, 0.95, ("open", "open")),
+        # What nobody can predict is measured.
+        (1.5, None, ("open", "open")),
+    ],
+)
+def test_a_rung_is_open_while_it_may_gain_two_percent(
+    ngram: float, draft: float | None, states: tuple[str, str]
+) -> None:
+    rungs = climb([forecast("ngram-mod", ngram), forecast("draft-simple:model=d", draft)])
+    assert tuple(r.state for r in rungs[:2]) == states
+
+
+def test_the_first_rung_is_measured_although_it_is_predicted_to_lose() -> None:
+    rungs = climb([forecast("ngram-mod", 0.4)])
+    assert [r.state for r in rungs] == ["open", "missing", "missing", "missing"]
+
+
+def test_a_wide_interval_over_prompts_keeps_a_rung_open() -> None:
+    # On its prompts the draft is at 0.63 to 2.52 of what the lookup does.
+    rungs = climb(
+        [forecast("ngram-mod", 1.5), forecast("draft-simple:model=d", 1.26, spread=0.6, n=3)]
+    )
+    assert rungs[1].state == "open"
+
+
+def test_a_refused_rung_says_the_numbers() -> None:
+    rungs = climb([forecast("ngram-mod", 2.0), forecast("draft-simple:model=d", 1.0)])
+    assert rungs[1].words == (
+        "Not worth it: its best, draft-simple:model=d, is predicted at 1.00x, at most 0.61 times "
+        "the speed of ngram-mod (2.00x)."
+    )
+
+
+def test_what_does_not_fit_is_told_with_both_sizes() -> None:
+    rungs = climb(
+        [
+            forecast("ngram-mod", 1.1, memory_bytes=16 * MIB),
+            forecast("draft-simple:model=d", 2.0, memory_bytes=3000 * MIB),
+            forecast("draft-simple:model=e", 1.9, memory_bytes=2000 * MIB),
+        ],
+        free_bytes=1000 * MIB,
+    )
+    assert rungs[1].state == "too-large"
+    assert rungs[1].words == (
+        "It does not fit: the smallest needs 2.0 GiB on top of the target, 1000.0 MiB are free."
+    )
+    assert rungs[1].memory_bytes == 2000 * MIB
+
+
+def test_one_draft_that_fits_opens_the_rung() -> None:
+    rungs = climb(
+        [
+            forecast("ngram-mod", 1.1),
+            forecast("draft-simple:model=d", 2.0, memory_bytes=3000 * MIB),
+            forecast("draft-simple:model=e", 1.9, memory_bytes=200 * MIB),
+        ],
+        free_bytes=1000 * MIB,
+    )
+    assert (rungs[1].state, rungs[1].best_arm) == ("open", "draft-simple:model=e")
+
+
+def test_a_rung_without_an_offer_says_what_is_missing() -> None:
+    rungs = climb([forecast("ngram-mod", 1.1)], {"trained draft": "No llama-server was found."})
+    assert rungs[3].words == "No llama-server was found."
+    assert rungs[1].words == "Nothing of this kind was on offer."
+
+
+def test_memory_in_words() -> None:
+    assert lookup_bytes(parse_arm("ngram-mod+ngram-map-k")) == 18 * MIB
+    assert [size_words(n) for n in (None, 0, 16 * MIB)] == [
+        "unknown",
+        "none beyond the target",
+        "16.0 MiB",
+    ]
