@@ -1,20 +1,15 @@
 """vLLM at an address: one server that speculates, one that does not, or one of the two."""
 
 import secrets
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from specdash.domain.arms import Arm
 from specdash.domain.workload import Prompt
 from specdash.engines.base import (
     ArmReadiness,
-    GenerationSettings,
-    ModelFile,
     PreparedPrompt,
     RunRecord,
-    ServerAddress,
-    SplitFacts,
     Sweep,
 )
 from specdash.engines.draft_counts import NO_DRAFTS, DraftCounts
@@ -22,7 +17,6 @@ from specdash.engines.flags import run_flags
 from specdash.engines.http import HttpServer, Json, ServerRefusal, as_dict
 from specdash.engines.openai_stream import (
     SERVER_CLOCK,
-    Clock,
     Streamed,
     chat_messages,
     stop_reason,
@@ -33,12 +27,10 @@ from specdash.engines.remote import (
     SHARED,
     WARM,
     counters_of,
-    find_model,
-    room_for,
-    side_urls,
     token_ids_of,
     unsupported_reason,
 )
+from specdash.engines.two_sided import TwoSidedEngine
 from specdash.engines.vllm_server import (
     TITLE,
     VllmSide,
@@ -49,69 +41,16 @@ from specdash.engines.vllm_server import (
     times_of_answer,
     watch,
 )
-from specdash.errors import EngineError
 
 
-class VllmEngine:
+class VllmEngine(TwoSidedEngine[VllmSide]):
     """Every run is one streamed request, cold by a salt of its own for the prefix cache."""
 
     name = "vllm"
+    title = TITLE
 
-    def __init__(self, server: ServerAddress, *, clock: Clock = time.perf_counter) -> None:
-        self._address = server
-        self._clock = clock
-        self._settings = GenerationSettings()
-        self._sides: dict[str, VllmSide] = {}
-        self._model = ""
-        self._n_ctx: int | None = None
-
-    def load(
-        self, target: ModelFile, drafts: Mapping[str, ModelFile], settings: GenerationSettings
-    ) -> Mapping[str, object]:
-        """Look at both servers; drafts are theirs. :class:`EngineError` for another model."""
-        self._settings = settings
-        self._model = target.path
-        contexts = []
-        for side_name, url in side_urls(self._address).items():
-            http = HttpServer(url, title=TITLE, token=self._address.token)
-            try:
-                side = look_at(http)
-            except BaseException:
-                http.close()
-                raise
-            self._sides[side_name] = side
-            contexts.append(find_model(side.models, target, http).n_ctx)
-        self._n_ctx = min((c for c in contexts if c is not None), default=None)
-        any_side = next(iter(self._sides.values()))
-        return {
-            "name": self.name,
-            "version": self._sides.get("on", any_side).version,
-            "commit": None,
-            "build": None,
-            "n_ctx": self._n_ctx,
-            "servers": {name: self._side_facts(side) for name, side in self._sides.items()},
-        }
-
-    def prepare(self, prompt: Prompt, max_tokens: int) -> PreparedPrompt:
-        """Ids as the servers read the prompt, where they tell; both must read it alike."""
-        read = {name: self._tokenize(side, prompt) for name, side in self._sides.items()}
-        if len(set(read.values())) > 1:
-            raise EngineError(
-                f"The two {TITLE} servers of '{self._address.name}' read prompt '{prompt.key}' "
-                "differently.",
-                "Their tokenizers or chat templates differ; start both with the same model files.",
-            )
-        ids = next(iter(read.values()))
-        room = room_for(prompt.key, len(ids), self._n_ctx, max_tokens) if ids else max_tokens
-        return PreparedPrompt(
-            key=prompt.key,
-            category=prompt.category,
-            token_ids=ids,
-            max_tokens=room,
-            flags=("capped",) if room < max_tokens else (),
-            messages=prompt.messages,
-            text=prompt.text,
-        )
+    def _look_at(self, http: HttpServer) -> VllmSide:
+        return look_at(http)
 
     def check_arm(self, arm: Arm) -> ArmReadiness:
         """Whether a registered address runs what the arm says."""
@@ -126,14 +65,7 @@ class VllmEngine:
                 "--speculative-config",
                 "server",
             )
-        return ArmReadiness(
-            True,
-            resolved={
-                "calls": arm.canonical({}),
-                "url": side.http.url,
-                "version": side.version,
-            },
-        )
+        return ArmReadiness(True, resolved={"calls": arm.canonical({})})
 
     def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
         """One streamed answer, with the counters it moved."""
@@ -156,32 +88,6 @@ class VllmEngine:
             for prompt, streamed in zip(prompts, answers, strict=True)
         )
         return Sweep(records, wall_s)
-
-    def explain_split(
-        self, prompt: PreparedPrompt, off_ids: Sequence[int], on_ids: Sequence[int], chunk: int
-    ) -> SplitFacts | None:
-        """``None``: a chosen text cannot be forced through a server."""
-        return None
-
-    def close(self) -> None:
-        """Close connections; the servers go on."""
-        for side in self._sides.values():
-            side.http.close()
-
-    def _side(self, arm: Arm) -> VllmSide:
-        return self._sides["off" if arm.is_off else "on"]
-
-    def _side_facts(self, side: VllmSide) -> dict[str, object]:
-        offered = next(m for m in side.models if m.id == self._model)
-        return {
-            "url": side.http.url,
-            "version": side.version,
-            "model": offered.id,
-            "root": offered.root,
-            "n_ctx": offered.n_ctx,
-            "metrics": side.metrics,
-            "speculates": side.speculates,
-        }
 
     def _tokenize(self, side: VllmSide, prompt: Prompt) -> tuple[int, ...]:
         body: dict[str, Json] = {"model": self._model}

@@ -45,6 +45,15 @@ class VllmSide:
     def name(self) -> str:
         return f"{TITLE} at {self.http.url}"
 
+    def facts(self) -> dict[str, object]:
+        return {
+            "url": self.http.url,
+            "version": self.version,
+            "models": [{"id": m.id, "root": m.root, "n_ctx": m.n_ctx} for m in self.models],
+            "metrics": self.metrics,
+            "speculates": self.speculates,
+        }
+
 
 def look_at(http: HttpServer) -> VllmSide:
     """Version, models, and whether it speculates; :class:`EngineError` when it is not there."""
