@@ -8,6 +8,9 @@ from typing import TypeAlias
 from specdash.domain.multiple import LogSpeeds
 from specdash.domain.warmup import Drift, TimedRun, drift_of, outlier_runs, warmup_runs
 
+UNEVEN_FROM = 1.25
+"""Speeds of one prompt without drafting that are further apart make an experiment ``uneven``."""
+
 Block: TypeAlias = tuple[int, int]
 """(prompt id, round)."""
 
@@ -39,6 +42,13 @@ class Blocks:
     def log_speeds(self, arm_id: int) -> LogSpeeds:
         """ln(tokens/s) of one arm by block."""
         return {block: math.log(run.tok_s) for block, run in self.runs.get(arm_id, {}).items()}
+
+    def is_uneven(self, arm_id: int) -> bool:
+        """Whether rounds of one prompt differ by more than 25 %, which repeats should not."""
+        by_prompt: dict[int, list[float]] = {}
+        for (prompt, _), run in self.runs.get(arm_id, {}).items():
+            by_prompt.setdefault(prompt, []).append(run.tok_s)
+        return any(max(speeds) > UNEVEN_FROM * min(speeds) for speeds in by_prompt.values())
 
 
 def arrange(runs: Iterable[BlockRun]) -> Blocks:

@@ -207,6 +207,7 @@ def _flags(
         DEGENERATE: any(p.is_degenerate for p in against.prompts),
         "sign_flip": category_signs_differ(against.categories),
         "drift": bool(runs) and drift is not None and drift.is_worrying,
+        "uneven": bool(runs) and _is_uneven(experiment),
         "outlier": any(r.run_id in experiment.blocks.outliers for r in runs),
         "warmup_excluded": any((r.prompt_id, r.round) in excluded for r in runs),
     }
@@ -215,6 +216,12 @@ def _flags(
     if DEGENERATE not in own and any(DEGENERATE in r.flags for r in runs):
         own.append(DEGENERATE)
     return (*own, *(f"invalid:{rule}" for rule in broken), *from_runs)
+
+
+def _is_uneven(experiment: ExperimentFacts) -> bool:
+    """Judged on ``off``: with drafts, the speed of one prompt may vary for other reasons."""
+    baseline = experiment.baseline_id
+    return baseline is not None and experiment.blocks.is_uneven(baseline)
 
 
 def _counts(run: RunFacts) -> bool:

@@ -236,11 +236,7 @@ def history(
         .join(ExperimentArm, col(ExperimentArm.experiment_id) == col(Experiment.id))
         .join(ArmRow, col(ArmRow.id) == col(ExperimentArm.arm_id))
         .where(*_history_conditions(filters))
-        .order_by(
-            col(Experiment.created_at).desc(),
-            col(Experiment.id).desc(),
-            col(ExperimentArm.position),
-        )
+        .order_by(_measured_at().desc(), col(Experiment.id).desc(), col(ExperimentArm.position))
     )
     # Tags are a JSON list, which the two databases search differently; so they are matched here.
     wanted = set(filters.tags)
@@ -256,7 +252,7 @@ def history(
             HistoryRow(
                 experiment_id=job.experiment_id,
                 experiment_arm_id=known_id(arm.id),
-                created_at=experiment.created_at,
+                measured_at=job.finished_at or job.started_at or experiment.created_at,
                 workload=workload.name,
                 workload_version=workload.version,
                 target=target.name,
@@ -311,6 +307,10 @@ def history_facets(session: Session) -> dict[str, dict[str, int]]:
     )
     counts["arms"].update(dict(arms.all()))
     return {name: dict(counter.most_common()) for name, counter in counts.items()}
+
+
+def _measured_at() -> sa.ColumnElement[datetime]:
+    return sa.func.coalesce(Job.finished_at, Job.started_at, Experiment.created_at)
 
 
 def _jobs() -> Any:
@@ -369,7 +369,7 @@ def _history_conditions(filters: HistoryFilter) -> list[sa.ColumnElement[bool]]:
         if values:
             conditions.append(column.in_(values))
     if filters.since is not None:
-        conditions.append(col(Experiment.created_at) >= filters.since)
+        conditions.append(_measured_at() >= filters.since)
     if filters.until is not None:
-        conditions.append(col(Experiment.created_at) < filters.until)
+        conditions.append(_measured_at() < filters.until)
     return conditions

@@ -185,7 +185,8 @@ class HistoryRow:
 
     experiment_id: int
     experiment_arm_id: int
-    created_at: datetime
+    measured_at: datetime
+    """When it was finished; when it began where it was not."""
     workload: str
     workload_version: str
     target: str

@@ -1,5 +1,6 @@
 """The verdict board: for each workload, target and machine, which arm to use."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,11 +10,13 @@ from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict
 from specdash.store.views import HistoryRow
 
 _NEVER_RECOMMENDED = frozenset({"suspect", "degenerate"})
+_AS_NARROW = 1.25
+"""Intervals whose widths differ by less than this factor say as much as each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardRow:
-    """The newest comparable results of one workload on one target and machine."""
+    """The best-founded comparable results of one workload on one target and machine."""
 
     workload: str
     target: str
@@ -49,11 +52,14 @@ class BoardRow:
 def verdict_board(rows: Sequence[HistoryRow]) -> tuple[BoardRow, ...]:
     """One row a workload x target x machine, newest first.
 
-    Only results with the newest one's base key and workload version count, and of each arm the
-    newest: anything else was measured under other conditions.
+    Only results with one base key and workload version are set side by side: anything else was
+    measured under other conditions. Of the newest version it is the base key with a resolved
+    result over the most prompts, and of each arm the result with the narrowest interval; the newest
+    among equals, so that a short trial displaces nothing. A text that disqualifies an arm always
+    counts when it is the newest.
     """
     groups: dict[tuple[str, str, str | None], list[HistoryRow]] = {}
-    for row in sorted(rows, key=lambda r: (r.created_at, r.experiment_arm_id), reverse=True):
+    for row in sorted(rows, key=lambda r: (r.measured_at, r.experiment_arm_id), reverse=True):
         if row.is_partial or row.summary.ratio is None or row.summary.verdict is None:
             continue
         if row.arm.startswith("off"):
@@ -65,16 +71,11 @@ def verdict_board(rows: Sequence[HistoryRow]) -> tuple[BoardRow, ...]:
 def _board_row(
     workload: str, target: str, machine: str | None, newest_first: list[HistoryRow]
 ) -> BoardRow:
-    newest = newest_first[0]
-    arms: dict[str, HistoryRow] = {}
-    for row in newest_first:
-        alike = (row.workload_version, row.base_key) == (newest.workload_version, newest.base_key)
-        if alike and (row.base_key is not None or row.experiment_id == newest.experiment_id):
-            arms.setdefault(row.arm_identity, row)
-    best = max(arms.values(), key=rank)
+    arms = [_best_founded(found) for found in _by_arm(_comparable(newest_first))]
+    best = max(arms, key=rank)
     tied = tuple(
         r.arm
-        for r in arms.values()
+        for r in arms
         if r is not best and r.summary.verdict is Verdict.FASTER and _ties(r, best)
     )
     return BoardRow(
@@ -83,10 +84,48 @@ def _board_row(
         machine=machine,
         best=best,
         tied=tied,
-        open_arms=tuple(r for r in arms.values() if r is not best and _is_open(r)),
+        open_arms=tuple(r for r in arms if r is not best and _is_open(r)),
         n_arms=len(arms),
-        measured_at=max(r.created_at for r in arms.values()),
+        measured_at=max(r.measured_at for r in arms),
     )
+
+
+def _comparable(newest_first: Sequence[HistoryRow]) -> Sequence[HistoryRow]:
+    """Rows of the newest workload version with one base key, the best-founded one."""
+    version = newest_first[0].workload_version
+    by_key: dict[object, list[HistoryRow]] = {}
+    for row in newest_first:
+        if row.workload_version == version:
+            # Rows without a key are alike only within their experiment.
+            by_key.setdefault(row.base_key or row.experiment_id, []).append(row)
+    # Of equals, max takes the first, which is the newest.
+    return max(by_key.values(), key=lambda found: max(_foundation(r) for r in found))
+
+
+def _foundation(row: HistoryRow) -> tuple[bool, int]:
+    return row.summary.verdict is not Verdict.NOT_RESOLVED, row.summary.n_prompts
+
+
+def _by_arm(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
+    """Results of one arm on one engine: another engine is another arm."""
+    arms: dict[tuple[str, str], list[HistoryRow]] = {}
+    for row in rows:
+        arms.setdefault((row.engine, row.arm_identity), []).append(row)
+    return list(arms.values())
+
+
+def _best_founded(newest_first: Sequence[HistoryRow]) -> HistoryRow:
+    newest = newest_first[0]
+    if _NEVER_RECOMMENDED.intersection(newest.summary.flags):
+        return newest
+    narrowest = min(map(_width, newest_first))
+    return next(r for r in newest_first if _width(r) <= _AS_NARROW * narrowest)
+
+
+def _width(row: HistoryRow) -> float:
+    """Width of the interval as a factor's logarithm; without an interval there is no end to it."""
+    low, high = row.summary.ratio_low, row.summary.ratio_high
+    return math.log(high / low) if low is not None and high is not None else math.inf
 
 
 def rank(row: HistoryRow) -> tuple[bool, bool, float]:

@@ -205,11 +205,14 @@ def _prompt_hover(prompt: PromptRatio) -> str:
 
 
 def _prompts_title(on_arms: Sequence[ArmSummary]) -> str:
-    if len(on_arms) != 1:
+    prompts = on_arms[0].prompts if len(on_arms) == 1 else ()
+    if any(a.status == "pending" for a in on_arms):
+        return "The prompts so far, with and without drafting"
+    if not prompts:
         return "Each prompt with and without drafting"
-    prompts = on_arms[0].prompts
     quicker = sum(p.ratio > 1 for p in prompts)
-    return f"Faster on {quicker} of {fmt.plural(len(prompts), 'prompt')}"
+    title = f"Faster on {quicker} of {fmt.plural(len(prompts), 'prompt')}"
+    return title if any(p.ratio_low is not None for p in prompts) else f"{title}, in one round each"
 
 
 def _time_title(shown: Sequence[ArmSummary]) -> str:

@@ -19,12 +19,7 @@ def ratio_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     for arm in shown:
         limits = (arm.ratio_low, arm.ratio_high)
         _add_estimate(figure, label(arm.text), styles[arm.text], arm.ratio, limits)
-    faster = [a for a in shown if a.verdict is Verdict.FASTER]
-    title = (
-        f"{len(faster)} of {fmt.plural(len(shown), 'arm')} beat off on this workload"
-        if len(shown) > 1
-        else _single_title(shown)
-    )
+    title = _title(shown) if len(shown) > 1 else _single_title(shown)
     return _ratio_layout(figure, title, len(shown))
 
 
@@ -117,6 +112,15 @@ def _around_one(figure: go.Figure) -> tuple[float, float]:
     return min(ends) - room, max(ends) + room
 
 
+def _title(shown: Sequence[ArmSummary]) -> str:
+    judged = [a.verdict for a in shown if a.verdict is not None]
+    if not judged:
+        return "Partly measured: no arm is judged"
+    faster, open_ = judged.count(Verdict.FASTER), judged.count(Verdict.NOT_RESOLVED)
+    title = f"{faster} of {fmt.plural(len(judged), 'arm')} beat off on this workload"
+    return f"{title}, {open_} not resolved" if open_ else title
+
+
 def _single_title(shown: Sequence[ArmSummary]) -> str:
     if not shown:
         return "No arm was measured"
@@ -130,4 +134,9 @@ def _single_title(shown: Sequence[ArmSummary]) -> str:
 def _category_title(shown: Sequence[ArmSummary]) -> str:
     if any(category_signs_differ(a.categories) for a in shown):
         return "Faster in one category, slower in another: look before you choose"
-    return "Each category with its own interval"
+    intervals = [c.ratio_low is not None for a in shown for c in a.categories]
+    if all(intervals):
+        return "Each category with its own interval"
+    if any(intervals):
+        return "Each category; no interval under 3 prompts"
+    return "Each category; too few prompts for an interval"

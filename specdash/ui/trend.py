@@ -19,7 +19,7 @@ def series(rows: Sequence[HistoryRow]) -> dict[tuple[str, str, str], list[Histor
     Rows without a base key stand alone; nothing is joined on a guess.
     """
     lines: dict[tuple[str, str, str], list[HistoryRow]] = {}
-    for row in sorted(rows, key=lambda r: (r.created_at, r.experiment_arm_id)):
+    for row in sorted(rows, key=lambda r: (r.measured_at, r.experiment_arm_id)):
         key = row.base_key or f"experiment-{row.experiment_id}"
         lines.setdefault((row.workload, key, row.arm_identity), []).append(row)
     return lines
@@ -48,7 +48,7 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
         arm = points[0].arm
         style = styles[arm]
         figure.add_scatter(
-            x=[p.created_at for p in points],
+            x=[p.measured_at for p in points],
             y=[p.summary.ratio for p in points],
             mode="lines+markers",
             name=label(arm, 40),
@@ -87,7 +87,7 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
 
 def _span(rows: Sequence[HistoryRow]) -> list[datetime]:
     """First to last with room beside them; never so short that the axis counts milliseconds."""
-    first, last = min(r.created_at for r in rows), max(r.created_at for r in rows)
+    first, last = min(r.measured_at for r in rows), max(r.measured_at for r in rows)
     room = max((last - first) * 0.05, _LEAST_ROOM)
     return [first - room, last + room]
 
@@ -95,7 +95,7 @@ def _span(rows: Sequence[HistoryRow]) -> list[datetime]:
 def _build_changes(lines: Iterable[Sequence[HistoryRow]]) -> dict[datetime, str | None]:
     """When a line went on with another build, and which."""
     return {
-        after.created_at: after.engine_build
+        after.measured_at: after.engine_build
         for points in lines
         for before, after in pairwise(points)
         if before.engine_build != after.engine_build

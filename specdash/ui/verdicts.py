@@ -12,17 +12,27 @@ from specdash.ui import words
 _SAID_ELSEWHERE = frozenset({"partial"})
 
 
-def verdict_line(arm: ArmSummary, workload: str, *, settled: bool = True) -> None:
-    """Badge and sentence first, then flags in words, unless more runs are still to come."""
+def verdict_line(
+    arm: ArmSummary, workload: str, *, settled: bool = True, brief: bool = False
+) -> None:
+    """Badge and sentence first, then flags in words, unless more runs are still to come.
+
+    ``brief``: all flags in one line, their sentences behind it.
+    """
     mark = words.arm_badge(arm.status, arm.verdict, is_baseline=arm.is_baseline)
     st.markdown(f"{mark.markdown()}  \n{sentence(arm, workload)}")
     if not settled:
         return
     if arm.advice and arm.verdict is not Verdict.NOT_RESOLVED:  # else the sentence ends with it
         st.caption(f":material/lightbulb: {fmt.plain(arm.advice)}")
-    for flag in arm.flags:
-        if flag not in _SAID_ELSEWHERE:
-            st.caption(f":material/flag: {words.flag(flag)}")
+    flags = [f for f in arm.flags if f not in _SAID_ELSEWHERE]
+    if flags and brief:
+        with st.expander(f"To know: {fmt.plain(words.flag_line(flags))}", icon=":material/flag:"):
+            for flag in flags:
+                st.caption(fmt.plain(words.flag(flag)))
+        return
+    for flag in flags:
+        st.caption(f":material/flag: {fmt.plain(words.flag(flag))}")
 
 
 def numbers(arm: ArmSummary, off: ArmSummary | None, *, settled: bool = True) -> None:

@@ -3,6 +3,7 @@
 A colour never stands alone: every badge has a word and an icon of its own.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,25 +50,78 @@ ARM_STATUSES: dict[str, Badge] = {
     "failed": Badge("failed", ":material/error:", "red"),
 }
 
-_FLAGS: dict[str, str] = {
-    "short": "The text ended before 64 tokens: the speed of so short a run is uncertain.",
-    "few_prompts": "Fewer than 3 prompts: no interval, and these prompts only.",
-    "diverged": "The text parted from the plain one; the speed still counts.",
-    "degenerate": "The text repeats itself, which lifts acceptance: such a run cannot win.",
-    "drift": "The machine became faster or slower during the experiment by more than 2 %.",
-    "no_drafts": "The method never found anything to propose.",
-    "partial": "The experiment did not finish: shown, never ranked.",
-    "warmup_excluded": "A first block looked like warming up and is left out of the statistics.",
-    "no_speed": "No speed can be computed: fewer than 2 tokens or no clock.",
-    "sign_flip": "Faster in one category and slower in another: weigh them by your own traffic.",
-    "suspect": "The text differs by more than rounding explains: not recommended.",
-    "disturbed": "The machine changed its speed around some runs; they are left out and were "
-    "run again.",
-    "unsteady": "The machine changed its speed around some runs again and again; they are kept.",
-    "capped": "The context was full before the token cap: answers are cut short, in every arm.",
-    "no_template": "The model has no chat template; the messages were joined as plain text.",
-    "outlier": "An unusually fast or slow run; it is kept in the statistics.",
+_FLAGS: dict[str, tuple[str, str]] = {
+    "short": (
+        "short answers",
+        "The text ended before 64 tokens: the speed of so short a run is uncertain.",
+    ),
+    "few_prompts": (
+        "few prompts",
+        "Fewer than 3 prompts: no interval, and these prompts only.",
+    ),
+    "diverged": (
+        "some texts part",
+        "The text parted from the plain one; the speed still counts.",
+    ),
+    "degenerate": (
+        "repeating texts",
+        "The text repeats itself, which lifts acceptance: such a run cannot win.",
+    ),
+    "drift": (
+        "the machine drifted",
+        "The machine became faster or slower during the experiment by more than 2 %.",
+    ),
+    "no_drafts": (
+        "nothing was proposed",
+        "The method never found anything to propose.",
+    ),
+    "partial": (
+        "not finished",
+        "The experiment did not finish: shown, never ranked.",
+    ),
+    "warmup_excluded": (
+        "warm-up left out",
+        "A first block looked like warming up and is left out of the statistics.",
+    ),
+    "no_speed": (
+        "runs without a speed",
+        "No speed can be computed: fewer than 2 tokens or no clock.",
+    ),
+    "sign_flip": (
+        "depends on the category",
+        "Faster in one category and slower in another: weigh them by your own traffic.",
+    ),
+    "suspect": (
+        "texts differ beyond rounding",
+        "The text differs by more than rounding explains: not recommended.",
+    ),
+    "disturbed": (
+        "some runs were repeated",
+        "The machine changed its speed around some runs; they are left out and were run again.",
+    ),
+    "unsteady": (
+        "the machine was unsteady",
+        "The machine changed its speed around some runs again and again; they are kept.",
+    ),
+    "uneven": (
+        "uneven rounds",
+        "Without drafting, rounds of one prompt differ by more than 25 %: something else used the "
+        "machine. Measure again when it is quiet.",
+    ),
+    "capped": (
+        "answers cut short",
+        "The context was full before the token cap: answers are cut short, in every arm.",
+    ),
+    "no_template": (
+        "no chat template",
+        "The model has no chat template; the messages were joined as plain text.",
+    ),
+    "outlier": (
+        "an odd run",
+        "An unusually fast or slow run; it is kept in the statistics.",
+    ),
 }
+"""Flag -> a few words, and the sentence behind them."""
 
 
 _SPLIT_CLASSES = {
@@ -94,7 +148,14 @@ def flag(name: str) -> str:
     head, _, rest = name.partition(":")
     if head == "invalid":
         return f"The counters break a rule ({rest}); the metric is shown as invalid."
-    return _FLAGS.get(head, name.replace("_", " "))
+    return _FLAGS[head][1] if head in _FLAGS else name.replace("_", " ")
+
+
+def flag_line(names: Sequence[str]) -> str:
+    """Flags in a few plain words each, separated by commas; every broken rule is one of them."""
+    heads = dict.fromkeys(name.partition(":")[0] for name in names)
+    few = {"invalid": "invalid counters", **{name: word for name, (word, _) in _FLAGS.items()}}
+    return ", ".join(few.get(head, head.replace("_", " ")) for head in heads)
 
 
 def arm_badge(status: str, verdict: Verdict | None, *, is_baseline: bool = False) -> Badge:

@@ -493,6 +493,18 @@ def test_one_suspect_run_flags_the_arm_and_keeps_it_from_leading() -> None:
     assert on.tied_with_best is None
 
 
+def test_rounds_of_off_that_differ_by_a_quarter_make_every_arm_uneven() -> None:
+    def speed(prompt: int, factor: float) -> Callable[[int, int, int], float]:
+        return lambda arm, p, r: 100.0 / (factor if (arm, p, r) == (0, prompt, 1) else 1.0)
+
+    uneven = summarise([OFF, ON], make_runs(speed(2, 1.26)))
+    assert ["uneven" in s.flags for s in uneven] == [True, True]
+    even = summarise([OFF, ON], make_runs(speed(2, 1.24)))
+    assert ["uneven" in s.flags for s in even] == [False, False]
+    only_on = summarise([OFF, ON], make_runs(lambda arm, p, r: 100.0 * (1 + arm * r)))
+    assert ["uneven" in s.flags for s in only_on] == [False, False]
+
+
 def test_disturbed_runs_take_part_in_nothing_and_stay_visible() -> None:
     runs = make_runs(on_speed(1.25))
     bad = [r for r in runs if r.round == 1 and r.prompt_id < 3 and not r.is_warmup]

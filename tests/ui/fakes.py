@@ -111,7 +111,7 @@ def history_row(**changes: object) -> HistoryRow:
     base = HistoryRow(
         experiment_id=7,
         experiment_arm_id=20,
-        created_at=NOON,
+        measured_at=NOON,
         workload="extract",
         workload_version="abc",
         target="SmolLM2",
@@ -210,6 +210,7 @@ def experiment_view(**changes: object) -> ExperimentView:
         machine_facts={},
         engine="llama-cpp",
         engine_build="0.3.36",
+        server=None,
         protocol={"rounds": 2, "n_prompts": 6, "max_tokens": 128, "warmup": 1, "order_seed": 1},
         generation={
             "n_ctx": 4096,

@@ -34,19 +34,83 @@ def test_overlapping_winners_are_a_tie() -> None:
     assert row.tied == (one.arm,)
 
 
-def test_the_newest_result_of_an_arm_counts() -> None:
-    old = history_row(created_at=NOON, summary=on_summary(ratio=2.0))
-    new = history_row(experiment_id=8, created_at=NOON + timedelta(days=1))
+LATER = NOON + timedelta(days=1)
+
+
+def test_the_newest_of_equally_founded_results_of_an_arm_counts() -> None:
+    old = history_row(summary=on_summary(ratio=1.3, ratio_low=1.24, ratio_high=1.37))
+    new = history_row(experiment_id=8, measured_at=LATER)
     (row,) = verdict_board([old, new])
     assert row.best is new
-    assert row.measured_at == NOON + timedelta(days=1)
+    assert row.measured_at == LATER
+
+
+def test_a_vaguer_result_does_not_displace_a_sharper_one() -> None:
+    sharp = history_row()
+    vague = history_row(
+        experiment_id=8,
+        measured_at=LATER,
+        summary=on_summary(ratio=1.2, ratio_low=0.9, ratio_high=1.6, verdict=Verdict.NOT_RESOLVED),
+    )
+    without = history_row(
+        experiment_id=9,
+        measured_at=LATER + timedelta(days=1),
+        summary=on_summary(ratio=1.2, ratio_low=None, ratio_high=None),
+    )
+    (row,) = verdict_board([sharp, vague, without])
+    assert row.best is sharp
+    (row,) = verdict_board([vague, without])
+    assert row.best is vague
+
+
+def test_a_short_trial_does_not_displace_a_result_over_more_prompts() -> None:
+    whole = history_row()
+    trial = history_row(
+        experiment_id=8, base_key="key-2", measured_at=LATER, summary=on_summary(n_prompts=3)
+    )
+    (row,) = verdict_board([whole, trial])
+    assert row.best is whole
+    unresolved = history_row(
+        experiment_id=9,
+        base_key="key-3",
+        measured_at=LATER,
+        summary=on_summary(n_prompts=20, verdict=Verdict.NOT_RESOLVED),
+    )
+    (row,) = verdict_board([whole, unresolved])
+    assert row.best is whole
 
 
 def test_results_under_other_settings_are_left_out() -> None:
     old = history_row(base_key="key-0", arm_identity="id-2", arm="x", summary=on_summary(ratio=2.0))
-    new = history_row(experiment_id=8, created_at=NOON + timedelta(days=1))
+    new = history_row(experiment_id=8, measured_at=LATER)
     (row,) = verdict_board([old, new])
+    assert row.best is new
     assert row.n_arms == 1
+
+
+def test_a_new_version_of_the_workload_replaces_what_was_measured_on_the_old_one() -> None:
+    old = history_row(base_key="key-0", workload_version="old", summary=on_summary(n_prompts=40))
+    new = history_row(experiment_id=8, measured_at=LATER)
+    (row,) = verdict_board([old, new])
+    assert row.best is new
+
+
+def test_a_newer_text_that_disqualifies_an_arm_counts_however_wide_its_interval() -> None:
+    old = history_row()
+    suspect = history_row(
+        experiment_id=8,
+        measured_at=LATER,
+        summary=on_summary(ratio_low=0.5, ratio_high=3.0, flags=("suspect",)),
+    )
+    (row,) = verdict_board([old, suspect])
+    assert row.best is suspect
+
+
+def test_one_arm_on_two_engines_is_two_arms() -> None:
+    here = history_row()
+    served = history_row(engine="llama-server", experiment_id=8, measured_at=LATER)
+    (row,) = verdict_board([here, served])
+    assert row.n_arms == 2
 
 
 def test_partial_and_unmeasured_arms_do_not_rank() -> None:
@@ -83,7 +147,9 @@ def test_the_paired_test_decides_ties_inside_one_experiment() -> None:
 
 
 def test_an_arm_that_may_still_prove_faster_keeps_the_advice_open() -> None:
-    slower = history_row(summary=on_summary(ratio=0.96, ratio_high=0.97, verdict=Verdict.SLOWER))
+    slower = history_row(
+        summary=on_summary(ratio=0.96, ratio_low=0.95, ratio_high=0.97, verdict=Verdict.SLOWER)
+    )
     unsettled = history_row(
         arm="prompt-lookup",
         arm_identity="id-2",

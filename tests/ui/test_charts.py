@@ -1,10 +1,12 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fakes import history_row, off_summary, on_summary, run_view
 
 from specdash.domain.counters import Step
+from specdash.domain.summary import CategoryRatio
 from specdash.domain.verdict import Verdict
 from specdash.ui import charts, ratios
 from specdash.ui.palette import arm_styles
@@ -49,6 +51,43 @@ def test_prompt_chart_joins_each_pair_and_names_the_axis_unit() -> None:
     assert on["x"] == [120.0, 130.0, 90.0]
     assert drawn["layout"]["xaxis"]["title"]["text"] == "Decode speed (tokens/s)"
     assert drawn["layout"]["title"]["text"] == "Faster on 2 of 3 prompts"
+
+
+def _title(figure: Any) -> object:
+    return spec(figure)["layout"]["title"]["text"]
+
+
+def test_titles_claim_no_more_than_was_measured() -> None:
+    running = on_summary(status="pending", verdict=None)
+    assert _title(charts.prompt_figure((ARMS[0], running))) == (
+        "The prompts so far, with and without drafting"
+    )
+    once = tuple(replace(p, ratio_low=None, ratio_high=None) for p in ARMS[1].prompts)
+    assert _title(charts.prompt_figure((ARMS[0], on_summary(prompts=once)))) == (
+        "Faster on 2 of 3 prompts, in one round each"
+    )
+    open_arm = on_summary(3, text="b", verdict=Verdict.NOT_RESOLVED)
+    assert _title(ratios.ratio_figure((*ARMS, open_arm))) == (
+        "1 of 2 arms beat off on this workload, 1 not resolved"
+    )
+    partial = [on_summary(i, text=f"a{i}", status="partial", verdict=None) for i in (2, 3)]
+    assert _title(ratios.ratio_figure((ARMS[0], *partial))) == "Partly measured: no arm is judged"
+
+
+@pytest.mark.parametrize(
+    ("without", "title"),
+    [
+        (0, "Each category with its own interval"),
+        (1, "Each category; no interval under 3 prompts"),
+        (2, "Each category; too few prompts for an interval"),
+    ],
+)
+def test_the_title_of_categories_says_which_have_intervals(without: int, title: str) -> None:
+    categories = tuple(
+        CategoryRatio(f"c{i}", 1.2, *((None, None) if i < without else (1.1, 1.3)), n=3)
+        for i in range(2)
+    )
+    assert _title(ratios.category_figure((ARMS[0], on_summary(categories=categories)))) == title
 
 
 def test_a_sign_that_flips_between_categories_is_the_title() -> None:

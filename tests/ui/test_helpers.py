@@ -38,6 +38,13 @@ def test_an_invalid_flag_names_the_broken_rule() -> None:
     assert "n_accepted <= n_drafted" in words.flag("invalid:n_accepted <= n_drafted")
 
 
+def test_all_flags_fit_one_line_of_plain_words() -> None:
+    flags = ("short", "diverged", "invalid:a <= b", "invalid:c <= d", "from_elsewhere")
+    assert words.flag_line(flags) == (
+        "short answers, some texts part, invalid counters, from elsewhere"
+    )
+
+
 def test_phases_are_said_in_words() -> None:
     assert live.phase(job_view()) == "measuring"
     assert live.phase(job_view(state="queued", phase=None, position=2)) == "number 2 in the queue"

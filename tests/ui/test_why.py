@@ -110,7 +110,7 @@ def test_only_arms_that_differ_by_length_alone_stand_beside_a_curve() -> None:
         history_row(summary=on_summary(text="draft-simple:model=a,n_max=5", ratio=1.2)),
         history_row(summary=on_summary(text="draft-simple:model=a,n_max=3", ratio=0.5)),
         history_row(
-            summary=on_summary(text="draft-simple:model=a,n_max=5", ratio=0.7), created_at=NOON
+            summary=on_summary(text="draft-simple:model=a,n_max=5", ratio=0.7), measured_at=NOON
         ),
     ]
     found = measured_lengths(here, others, former)

@@ -47,7 +47,7 @@ def _card(row: BoardRow) -> None:
             st.markdown(_OPEN)
         elif best.summary.verdict in _SETTLED:
             st.markdown(_SETTLED[best.summary.verdict])
-        verdicts.verdict_line(best.summary, row.workload)
+        verdicts.verdict_line(best.summary, row.workload, brief=True)
         _others(row)
         with st.container(horizontal=True, vertical_alignment="center"):
             nav.experiment_link(best.experiment_id)
