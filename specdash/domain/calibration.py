@@ -138,6 +138,10 @@ class Calibration:
         """Seconds of many passes of a draft at once; :class:`UsageError` when it is unknown."""
         return _seconds(self._draft(draft_hash), depths, widths)
 
+    def takes_in(self, draft_hash: str) -> bool:
+        """Whether that draft decodes what the target checked: wider passes of it were measured."""
+        return any(len(row) > 1 for row in self._draft(draft_hash).values())
+
     def to_json(self) -> dict[str, object]:
         """Plain data that :meth:`from_json` reads back without loss."""
         return {

@@ -19,10 +19,8 @@ _NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True)
 class ReplayedText:
-    """What an arm does on the text of one prompt."""
+    """What an arm does on one text."""
 
-    prompt_id: int
-    category: str
     n_prompt: int
     n_generated: int
     steps: Sequence[tuple[int, int]]
@@ -61,8 +59,6 @@ class PredictedSpeedup:
     low: float | None
     high: float | None
     by_prompt: Mapping[int, float] = field(default_factory=dict)
-    times: Mapping[int, PredictedTime] = field(default_factory=dict)
-    """By prompt."""
 
 
 def predict_time(
@@ -81,8 +77,9 @@ def predict_time(
         singles = np.array(text.draft_passes, dtype=np.intp)
         ones = np.ones_like(singles)
         draft_s += float((calibration.draft_seconds(draft_hash, depths, ones) * singles).sum())
-        # The draft takes in what the target checked, in plain passes too.
-        draft_s += float(calibration.draft_seconds(draft_hash, depths, drafted + 1).sum())
+        if calibration.takes_in(draft_hash):
+            # What the target checked, in plain passes too.
+            draft_s += float(calibration.draft_seconds(draft_hash, depths, drafted + 1).sum())
     return PredictedTime(
         off_s=float(off_s),
         draft_s=draft_s,
@@ -93,25 +90,23 @@ def predict_time(
 
 
 def predict_speedup(
-    texts: Sequence[ReplayedText],
+    times: Mapping[int, PredictedTime],
+    categories: Mapping[int, str],
     calibration: Calibration,
-    draft_hash: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> PredictedSpeedup:
-    """Geometric mean over prompts, as a measured ratio is summed up.
+    """Geometric mean over prompts, as a measured ratio is summed up; both maps are by prompt.
 
     The t interval over prompts is widened by the error of the calibration, which all prompts
-    share. Without texts, or texts of one token only, everything is ``None``.
+    share. Without texts, or with texts of one token only, everything is ``None``.
     """
-    times = {t.prompt_id: predict_time(t, calibration, draft_hash) for t in texts}
     ratios = {i: r for i, time in times.items() if (r := time.ratio) is not None and r > 0}
-    category = {t.prompt_id: t.category for t in texts}
-    samples = [PromptSample(i, category[i], (math.log(r),)) for i, r in ratios.items()]
+    samples = [PromptSample(i, categories[i], (math.log(r),)) for i, r in ratios.items()]
     mean = estimate(samples, weights)
     if mean is None:
-        return PredictedSpeedup(None, None, None, ratios, times)
+        return PredictedSpeedup(None, None, None)
     low, high = _limits(mean, calibration.relative_error)
-    return PredictedSpeedup(mean.ratio, low, high, ratios, times)
+    return PredictedSpeedup(mean.ratio, low, high, ratios)
 
 
 def _limits(mean: Estimate, error: float) -> tuple[float | None, float | None]:

@@ -9,7 +9,7 @@ from specdash.drafting.ngram_map_k import NgramMapK
 from specdash.drafting.ngram_map_k4v import NgramMapK4V
 from specdash.drafting.ngram_mod import NgramMod
 from specdash.drafting.ngram_simple import NgramSimple
-from specdash.drafting.prompt_lookup import PromptLookup
+from specdash.drafting.prompt_lookup import LookupMemory, PromptLookup, RememberedLookup
 from specdash.errors import UnsupportedError
 
 _BUILDERS: dict[str, Callable[[MethodCall], Drafter]] = {
@@ -39,18 +39,24 @@ def make_drafter(call: MethodCall) -> Drafter:
 
 
 def make_chain(
-    arm: Arm, make_model_drafter: Callable[[MethodCall], Drafter] | None = None
+    arm: Arm,
+    make_model_drafter: Callable[[MethodCall], Drafter] | None = None,
+    lookups: LookupMemory | None = None,
 ) -> Chain:
     """New, cold drafters for one generation; ``off`` gives an empty chain.
 
     ``make_model_drafter`` is called for every method that :func:`make_drafter` does not know.
+    ``lookups`` holds what ``prompt-lookup`` found before on the same text, when it is replayed.
     """
-    drafters = []
+    drafters: list[Drafter] = []
     for call in arm.calls:
         if call.method == OFF:
             continue
         if make_model_drafter is not None and call.method not in _BUILDERS:
             drafters.append(make_model_drafter(call))
+        elif lookups is not None and call.method == "prompt-lookup":
+            size, copied = _int(call, "max_ngram_size"), _int(call, "num_pred_tokens")
+            drafters.append(RememberedLookup(size, copied, lookups))
         else:
             drafters.append(make_drafter(call))
     return Chain(drafters)

@@ -9,11 +9,13 @@ them: without it a draft always has its full length.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from time import perf_counter
 from typing import NamedTuple, Protocol
 
 from specdash.domain.arms import Arm, MethodCall
 from specdash.drafting.base import Drafter
 from specdash.drafting.factory import make_chain
+from specdash.drafting.prompt_lookup import LookupMemory, RememberedLookup
 from specdash.drafting.replay import ReplayCounters, ReplayStep, replay_chain
 from specdash.errors import UnsupportedError
 
@@ -177,10 +179,12 @@ def replay_with_tables(
     n_predict: int,
     n_ctx: int,
     eog_ids: Collection[int],
+    lookups: LookupMemory | None = None,
 ) -> ReplayCounters:
     """As :func:`~specdash.drafting.replay.replay`, for arms with draft models too.
 
-    ``tables`` are by draft reference, as the arm writes it.
+    ``tables`` are by draft reference, as the arm writes it; ``lookups`` as in
+    :func:`~specdash.drafting.factory.make_chain`.
     """
 
     def make(call: MethodCall) -> Drafter:
@@ -190,7 +194,8 @@ def replay_with_tables(
         asked = _parameters(call)
         return TableDrafter(table, n_max=asked.n_max, n_min=asked.n_min, p_min=asked.p_min)
 
-    chain = make_chain(arm, make)
+    began = perf_counter()
+    chain = make_chain(arm, make, lookups)
     counters = replay_chain(
         prompt_ids,
         output_ids,
@@ -201,9 +206,12 @@ def replay_with_tables(
         eog_ids=eog_ids,
     )
     asked = [d.passes_at for d in chain.drafters if isinstance(d, TableDrafter)]
-    if not asked:
-        return counters
-    return replace(counters, draft_passes=_passes(counters.steps, len(prompt_ids), asked[0]))
+    remembered = [d.remembered_s for d in chain.drafters if isinstance(d, RememberedLookup)]
+    return replace(
+        counters,
+        draft_passes=_passes(counters.steps, len(prompt_ids), asked[0]) if asked else (),
+        drafting_s=perf_counter() - began + sum(remembered),
+    )
 
 
 def _passes(

@@ -1,8 +1,10 @@
 """``prompt-lookup``: llama-cpp-python's own ``LlamaPromptLookupDecoding``, at its own cost."""
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from time import perf_counter
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +45,45 @@ class PromptLookup(NgramDrafter):
         self._filled = length
         proposed: list[int] = self._lookup(self._ids[: length + 1]).tolist()
         return proposed
+
+
+@dataclass(slots=True)
+class LookupMemory:
+    """What was looked up on one text, for arms that differ in how much they copy.
+
+    ``longest`` is the most tokens any of them copies; shorter copies are its beginning.
+    """
+
+    longest: int
+    found: dict[tuple[int, int], tuple[list[int], float]] = field(default_factory=dict)
+    """(longest n-gram, length of the history) -> tokens and the seconds it took to find them."""
+
+
+class RememberedLookup(NgramDrafter):
+    """:class:`PromptLookup` on a text that is known, each place looked up once for all arms.
+
+    The history at a place is then the same whatever an arm drafted on the way there.
+    """
+
+    def __init__(self, max_ngram_size: int, num_pred_tokens: int, memory: LookupMemory) -> None:
+        super().__init__("prompt-lookup", num_pred_tokens)
+        self.remembered_s = 0.0
+        """Seconds that the lookups took that were not repeated here."""
+        self._max_ngram_size = max_ngram_size
+        self._memory = memory
+        self._lookup = PromptLookup(max_ngram_size, memory.longest)
+
+    def draft(self, history: list[int], last: int, limit: int) -> list[int]:
+        """The first ``num_pred_tokens`` of what stands in the memory, else of a new lookup."""
+        key = (self._max_ngram_size, len(history))
+        known = self._memory.found.get(key)
+        if known is None:
+            began = perf_counter()
+            tokens = self._lookup.draft(history, last, limit)
+            known = self._memory.found[key] = (tokens, perf_counter() - began)
+        else:
+            self.remembered_s += known[1]
+        return known[0][: self.n_max]
 
 
 @lru_cache(maxsize=1)

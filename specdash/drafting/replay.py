@@ -54,6 +54,8 @@ class ReplayCounters:
     """Every target pass after the prompt, in order."""
     draft_passes: tuple[int, ...] = ()
     """Single-token passes of the draft model before each of them; empty without a draft model."""
+    drafting_s: float | None = field(default=None, compare=False)
+    """What the drafters took in this replay, where it was timed; draft models take no time here."""
 
 
 def replay(

@@ -81,6 +81,18 @@ def _tables(
     calls = tuple(
         dict.fromkeys(c for _, arm in own for c in arm.calls if c.draft_model == reference)
     )
-    request = TablesRequest(str(draft), texts, calls, n_threads)
+    tables = ask_tables(draft, texts, calls, n_threads, progress)
+    return dict(zip(texts, tables, strict=True))
+
+
+def ask_tables(
+    draft: Path,
+    texts: Sequence[_TextKey],
+    calls: Sequence[MethodCall],
+    n_threads: int,
+    progress: Progress | None = None,
+) -> list[DraftTable]:
+    """One table a text, the draft being loaded once, in a child process."""
+    request = TablesRequest(str(draft), tuple(texts), tuple(calls), n_threads)
     answer = ask_draft(_REQUEST.dump_python(request, mode="json"), progress)
-    return dict(zip(texts, TABLES.validate_python(answer), strict=True))
+    return TABLES.validate_python(answer)

@@ -264,6 +264,7 @@ def _steps(request: ExperimentRequest, drafts: Mapping[str, ModelView]) -> dict[
         and {
             "arms": [arm.full_text() for arm in prediction.arms],
             "calibration_id": prediction.calibration_id,
+            "chain_best": prediction.chain_best,
         },
         "elimination": request.elimination and {"from_prompts": request.elimination},
         "budget_s": request.budget_s,

@@ -29,6 +29,8 @@ class PredictionRequest:
     arms: tuple[Arm, ...]
     calibration_id: int | None = None
     """A stored calibration; ``None``: the one that the experiment measures."""
+    chain_best: int = 0
+    """Also predict chains of so many n-gram arms with so many arms of each draft, the best ones."""
 
 
 @dataclass(frozen=True, slots=True)

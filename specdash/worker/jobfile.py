@@ -125,7 +125,11 @@ def _prediction(session: Session, protocol: dict[str, Any]) -> SpecPrediction | 
         return None
     calibration_id = asked["calibration_id"]
     stored = session.get(Calibration, calibration_id) if calibration_id is not None else None
-    return SpecPrediction(arms=asked["arms"], calibration=stored.data if stored else None)
+    return SpecPrediction(
+        arms=asked["arms"],
+        calibration=stored.data if stored else None,
+        chain_best=asked["chain_best"],
+    )
 
 
 def _server(settings: Settings, experiment: Experiment) -> SpecServer | None:

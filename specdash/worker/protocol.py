@@ -90,6 +90,8 @@ class SpecPrediction(_Model):
     """Full texts; drafts by the references of the job."""
     calibration: dict[str, object] | None = None
     """As stored; ``None``: the one this job measures."""
+    chain_best: int = Field(default=0, ge=0)
+    """Predict chains too: of so many n-gram arms with so many arms of each draft, the best."""
 
 
 class SpecElimination(_Model):

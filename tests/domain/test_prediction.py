@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdash.domain.calibration import Calibration
-from specdash.domain.prediction import ReplayedText, predict_speedup, predict_time
+from specdash.domain.prediction import (
+    PredictedSpeedup,
+    ReplayedText,
+    predict_speedup,
+    predict_time,
+)
 from specdash.domain.speedup import speedup_from_counts
 from specdash.errors import UsageError
 
@@ -19,11 +24,20 @@ _FLAT = Calibration(
 )
 
 
-def _text(
-    steps: list[tuple[int, int]], prompt_id: int = 1, draft_passes: list[int] | None = None
-) -> ReplayedText:
-    n = 1 + sum(a + 1 for _, a in steps)
-    return ReplayedText(prompt_id, "one", 64, n, steps, draft_passes)
+def _text(steps: list[tuple[int, int]], draft_passes: list[int] | None = None) -> ReplayedText:
+    return ReplayedText(64, 1 + sum(a + 1 for _, a in steps), steps, draft_passes)
+
+
+def _speedup(
+    accepted: list[int],
+    calibration: Calibration,
+    categories: list[str] | None = None,
+    weights: dict[str, float] | None = None,
+) -> PredictedSpeedup:
+    """One prompt an entry: a pass of three draft tokens of which so many are accepted."""
+    times = {i: predict_time(_text([(3, a)]), calibration, None) for i, a in enumerate(accepted)}
+    names = dict(enumerate(categories or ["one"] * len(accepted)))
+    return predict_speedup(times, names, calibration, weights)
 
 
 def test_time_of_an_ngram_arm_by_hand() -> None:
@@ -44,7 +58,7 @@ def test_draft_model_pays_for_every_token_it_tries_and_for_every_pass_it_takes_i
 
 def test_each_pass_is_priced_at_its_own_depth() -> None:
     deep = Calibration(verify_s={0: {1: 0.010, 2: 0.010}, 100: {1: 0.020, 2: 0.030}})
-    text = ReplayedText(1, "one", 10, 4, [(1, 1), (0, 0)])
+    text = ReplayedText(10, 4, [(1, 1), (0, 0)])
     found = predict_time(text, deep, None)
     assert found.off_s == pytest.approx(0.0110 + 0.0111 + 0.0112)
     assert found.verify_s == pytest.approx(0.012)
@@ -71,11 +85,9 @@ def test_at_one_depth_it_is_the_cost_model_from_counts(steps: list[tuple[int, in
 
 
 def test_prompts_are_summed_up_by_their_geometric_mean_with_a_t_interval() -> None:
-    free = Calibration(verify_s={64: {1: 0.010, 4: 0.010}})
-    texts = [_text([(3, a)], prompt_id=a) for a in (1, 2, 3)]
-    found = predict_speedup(texts, free)
+    found = _speedup([1, 2, 3], Calibration(verify_s={64: {1: 0.010, 4: 0.010}}))
     logs = [math.log(x) for x in (2, 3, 4)]
-    assert found.by_prompt == pytest.approx({1: 2.0, 2: 3.0, 3: 4.0})
+    assert found.by_prompt == pytest.approx({0: 2.0, 1: 3.0, 2: 4.0})
     assert found.ratio == pytest.approx(math.exp(sum(logs) / 3))
     assert found.low is not None
     assert found.high is not None
@@ -83,9 +95,8 @@ def test_prompts_are_summed_up_by_their_geometric_mean_with_a_t_interval() -> No
 
 
 def test_error_of_the_calibration_widens_the_interval_and_moves_nothing() -> None:
-    texts = [_text([(3, a), (3, 2)], prompt_id=i) for i, a in enumerate((2, 2, 3, 3))]
-    sure = predict_speedup(texts, Calibration(verify_s={64: {1: 0.010, 4: 0.012}}))
-    unsure = predict_speedup(texts, Calibration(verify_s={64: {1: 0.010, 4: 0.012}}, drift=0.2))
+    sure = _speedup([2, 2, 3, 3], Calibration(verify_s={64: {1: 0.010, 4: 0.012}}))
+    unsure = _speedup([2, 2, 3, 3], Calibration(verify_s={64: {1: 0.010, 4: 0.012}}, drift=0.2))
     assert sure.ratio is not None
     assert unsure.ratio == sure.ratio
     assert sure.low is not None
@@ -96,23 +107,23 @@ def test_error_of_the_calibration_widens_the_interval_and_moves_nothing() -> Non
 
 
 def test_two_prompts_have_no_interval_and_no_prompt_has_no_ratio() -> None:
-    two = predict_speedup([_text([(3, 1)], 1), _text([(3, 2)], 2)], _FLAT)
+    two = _speedup([1, 2], _FLAT)
     assert two.ratio is not None
     assert (two.low, two.high) == (None, None)
-    assert predict_speedup([], _FLAT).ratio is None
+    assert _speedup([], _FLAT).ratio is None
 
 
 def test_text_of_one_token_needs_no_pass_and_is_left_out() -> None:
-    found = predict_speedup([ReplayedText(1, "one", 64, 1, []), _text([(3, 3)], 2)], _FLAT)
-    assert list(found.by_prompt) == [2]
+    times = {
+        1: predict_time(ReplayedText(64, 1, []), _FLAT, None),
+        2: predict_time(_text([(3, 3)]), _FLAT, None),
+    }
+    assert list(predict_speedup(times, {1: "one", 2: "one"}, _FLAT).by_prompt) == [2]
 
 
 def test_categories_are_strata_with_weights() -> None:
     free = Calibration(verify_s={64: {1: 0.010, 4: 0.010}})
-    texts = [
-        ReplayedText(i, category, 64, 2 + a, [(3, a)])
-        for i, (category, a) in enumerate([("code", 3), ("code", 3), ("chat", 0), ("chat", 0)])
-    ]
-    assert predict_speedup(texts, free).ratio == pytest.approx(2.0)
-    weighted = predict_speedup(texts, free, weights={"code": 3, "chat": 1})
+    names = ["code", "code", "chat", "chat"]
+    assert _speedup([3, 3, 0, 0], free, names).ratio == pytest.approx(2.0)
+    weighted = _speedup([3, 3, 0, 0], free, names, weights={"code": 3, "chat": 1})
     assert weighted.ratio == pytest.approx(4**0.75)
