@@ -32,6 +32,7 @@ from specdash.settings import load_settings
 
 _TEMPLATE = "tokenizer.chat_template"
 _TOO_SHORT_TO_DRAFT = 2
+_CRASH_S = 2.0
 
 
 class LlamaServerEngine:
@@ -156,7 +157,8 @@ class LlamaServerEngine:
             )
         except EngineError:
             if served.process is not None:
-                served.process.check()  # its last words say more than a broken connection
+                # Its last words say more than a broken connection, which a crash shows first.
+                served.process.check(wait_s=_CRASH_S)
             raise
 
     def _record(

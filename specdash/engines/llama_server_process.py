@@ -1,26 +1,21 @@
-"""llama-server processes of ours: started, watched, stopped, and found again after a crash.
+"""llama-server processes of ours: started, watched and stopped.
 
 A server stays in the process group of the runner that started it, and on Linux it dies with that
-runner. While it lives, a file names it by pid and start time, so that the next worker can end what
-a crash left behind, and nothing else.
+runner.
 """
 
-import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import psutil
 
 from specdash.engines.http import HttpServer
 from specdash.engines.llama_server_binary import server_environment
+from specdash.engines.llama_server_records import write_record
 from specdash.errors import EngineError
-from specdash.store.hosts import find_process, host_name, process_start
 
 HOST = "127.0.0.1"
 READY_S = 600.0
@@ -35,17 +30,6 @@ _DIE_WITH_PARENT = (
     "os.getppid() == int(sys.argv[1]) or os._exit(1); "
     "os.execv(sys.argv[2], sys.argv[2:])"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A living server, and the runner it belongs to."""
-
-    host: str
-    pid: int
-    started_at: float
-    owner_pid: int
-    owner_started_at: float
 
 
 class ServerProcess:
@@ -77,8 +61,10 @@ class ServerProcess:
         except OSError:
             return []
 
-    def check(self) -> None:
-        """:class:`EngineError` with its last words when it is gone."""
+    def check(self, wait_s: float = 0) -> None:
+        """:class:`EngineError` with its last words when it is gone, or goes within ``wait_s``."""
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(timeout=wait_s)
         if self.is_alive:
             return
         code = self._child.returncode
@@ -129,29 +115,6 @@ def start_server(
     raise EngineError("No port was free for llama-server.")
 
 
-def reap_orphans(records: Path) -> list[int]:
-    """End recorded servers whose runner is gone; their pids.
-
-    A process is known by pid *and* start time: a pid that was given away is left alone.
-    """
-    ended: list[int] = []
-    for path in sorted(records.glob("*.json")):
-        record = _read(path)
-        if record is not None and record.host != host_name():
-            continue
-        if record is not None and find_process(record.owner_pid, record.owner_started_at):
-            continue
-        server = find_process(record.pid, record.started_at) if record is not None else None
-        if server is not None:
-            with suppress(psutil.NoSuchProcess):
-                server.kill()
-                with suppress(psutil.TimeoutExpired):
-                    server.wait(timeout=5)
-                ended.append(server.pid)
-        path.unlink(missing_ok=True)
-    return ended
-
-
 def last_words(lines: Sequence[str], n_lines: int = _TAIL_LINES) -> str:
     """The end of a log as part of a message."""
     kept = [line.strip() for line in lines if line.strip()][-n_lines:]
@@ -176,7 +139,7 @@ def _spawn(binary: Path, flags: Sequence[str], log: Path, records: Path) -> Serv
             raise EngineError(f"{binary} cannot be started: {error.strerror}.") from error
     record = records / f"{child.pid}.json"
     try:
-        _write(record, child.pid)
+        write_record(record, child.pid)
     except BaseException:
         child.kill()
         child.wait()
@@ -195,22 +158,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
-
-
-def _write(path: Path, pid: int) -> None:
-    owner = os.getpid()
-    try:
-        started_at = process_start(pid)
-    except psutil.NoSuchProcess:
-        return  # it died at once; whoever waits for it is told why
-    record = _Record(host_name(), pid, started_at, owner, process_start(owner))
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(asdict(record)), encoding="utf-8")
-    part.replace(path)
-
-
-def _read(path: Path) -> _Record | None:
-    try:
-        return _Record(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None

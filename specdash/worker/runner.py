@@ -288,6 +288,8 @@ def _end_with_worker() -> None:
         while os.read(0, 4096):
             pass
     os.write(2, b"The worker is gone; the runner ends.\n")
+    if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)  # servers that were started here go too
     os._exit(1)
 
 

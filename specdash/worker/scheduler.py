@@ -18,6 +18,7 @@ from filelock import BaseFileLock
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
+from specdash.engines.llama_server_records import reap_orphans
 from specdash.errors import SchemaError, SpecdashError
 from specdash.settings import Settings, load_settings
 from specdash.store.jobs import cancel
@@ -67,6 +68,8 @@ class Worker:
         """Register, and clear up after workers that died."""
         self._worker_id = persist(lambda: queue.register_worker(self._engine, os.getpid()))
         self.reap()
+        for pid in reap_orphans(self._settings.server_dir):
+            _log.warning("llama-server %d was left by a runner that died; it is now ended", pid)
 
     def tick(self) -> None:
         """Start the next job when none runs here and no other experiment runs on this machine."""

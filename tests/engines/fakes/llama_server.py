@@ -21,7 +21,7 @@ class FakeLlamaServer(ScriptedHttp):
     """Started as ``case``: ``off``, ``draft-simple``, ``ngram-mod``, ``md-without-spec-type``.
 
     Its tokeniser gives a token per byte, 100 and up, and one for the BOS text. Every ``/metrics``
-    is ``metrics_before.txt`` until a completion was asked for, then ``metrics_after.txt``.
+    is ``metrics_before.txt`` until more than one token was asked for, then ``metrics_after.txt``.
     """
 
     def __init__(self, case: str = "off") -> None:
@@ -52,7 +52,8 @@ class FakeLlamaServer(ScriptedHttp):
         return self.on(method, path, Reply(kept))
 
     def _metrics(self, _request: Request) -> Reply:
-        name = "metrics_after.txt" if self.sent("/completion") else "metrics_before.txt"
+        has_run = any(r.body["n_predict"] > 1 for r in self.sent("/completion"))
+        name = "metrics_after.txt" if has_run else "metrics_before.txt"
         return Reply(captured(self.case, name))
 
 
