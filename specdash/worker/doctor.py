@@ -33,6 +33,8 @@ def examine(settings: Settings) -> list[Examination]:
         ("database", _database),
         ("worker", _worker),
         ("llama.cpp", _library),
+        ("llama-server", _llama_server),
+        ("servers", _servers),
         ("demo model", _demo),
         ("processors", _processors),
         ("memory", _memory),
@@ -112,6 +114,34 @@ def _library(_settings: Settings) -> Examination:
     info = library_info()
     gpu = "with GPU support" if info.supports_gpu else "for the CPU alone"
     return Examination("llama.cpp", "ok", f"llama-cpp-python {info.version}, built {gpu}")
+
+
+def _llama_server(settings: Settings) -> Examination:
+    from specdash.worker.engine_checks import managed_binary
+
+    found = managed_binary(settings)
+    if isinstance(found, str):
+        # It is one engine of several; the embedded one needs nothing.
+        return Examination("llama-server", "warning", found)
+    return Examination("llama-server", "ok", f"{found.version} at {found.path}")
+
+
+def _servers(settings: Settings) -> Examination:
+    from specdash.store.servers import list_servers
+    from specdash.store.session import make_engine, read_session
+
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        with read_session(engine) as session:
+            found = list_servers(session)
+    finally:
+        engine.dispose()
+    if not found:
+        return Examination("servers", "ok", "none is registered, and none is needed")
+    words = {True: "answered", False: "did not answer", None: "never tested"}
+    listed = ", ".join(f"{s.name} ({s.engine}, {words[s.is_ok]})" for s in found)
+    failed = any(s.is_ok is False for s in found)
+    return Examination("servers", "warning" if failed else "ok", listed)
 
 
 def _demo(_settings: Settings) -> Examination:

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from specdash.domain.methods import METHODS
 from specdash.domain.pairing import PairVerdict
 from specdash.domain.plan import build_plan
 from specdash.domain.workload import Prompt
@@ -26,9 +25,11 @@ from specdash.gguf.header import ModelKind
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.models import header_facts, resolve_model
 from specdash.store.queries import get_model, get_workload
+from specdash.store.remote_models import REMOTE
 from specdash.store.session import read_session
 from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
 from specdash.store.views import ModelView
+from specdash.worker.engine_checks import engine_checks, runs_here
 from specdash.worker.machine import allowed_cpus, machine_facts
 from specdash.worker.memory_check import Check, memory_checks
 from specdash.worker.pairs import check_model_pair
@@ -66,10 +67,12 @@ def preflight(store: Engine, request: ExperimentRequest) -> tuple[Check, ...]:
         target = get_model(session, request.target_model_id)
         workload = get_workload(session, request.workload_id)
         drafts, missing = _drafts(session, request)
-        pace = _pace(session, request.target_model_id)
-    case = _Case(request, target, drafts, workload.prompts[: request.n_prompts], pace)
-    found = [*missing, *_model_checks(case), *_protocol_checks(case)]
-    if request.engine == _EMBEDDED and target.path is not None:
+        pace = _pace(session, request.target_model_id) if request.server is None else None
+        prompts = workload.prompts[: request.n_prompts]
+        of_engine = engine_checks(session, request, target, len(prompts))
+    case = _Case(request, target, drafts, prompts, pace)
+    found = [*missing, *of_engine, *_model_checks(case), *_protocol_checks(case)]
+    if runs_here(request) and target.path is not None:
         found += [
             *_pair_checks(case),
             *_context_checks(case),
@@ -83,7 +86,7 @@ def preflight(store: Engine, request: ExperimentRequest) -> tuple[Check, ...]:
 
 def _model_checks(case: _Case) -> Iterator[Check]:
     target = case.target
-    if target.path is None:
+    if target.path is None and target.kind != REMOTE:
         yield Check("error", "target", target.problem or "The file is not on this machine.")
     facts = header_facts(target)
     if facts is not None and facts.kind != ModelKind.MODEL:
@@ -117,10 +120,6 @@ def _protocol_checks(case: _Case) -> Iterator[Check]:
 def _pair_checks(case: _Case) -> Iterator[Check]:
     for arm in case.request.arms:
         for call in arm.calls:
-            method = METHODS[call.method]
-            if not method.in_process:
-                yield Check("error", "arms", f"{call.method} is not run by the {_EMBEDDED} engine.")
-                continue
             draft = case.drafts.get(call.draft_model or "")
             if draft is not None:
                 yield from _runnable(draft)
@@ -204,7 +203,7 @@ def _hardware_checks(case: _Case) -> Iterator[Check]:
         )
     layers = (generation.gpu_layers, generation.draft_gpu_layers)
     if any(layers):
-        if not library_info().supports_gpu:
+        if case.request.engine == _EMBEDDED and not library_info().supports_gpu:
             yield Check(
                 "warn",
                 "gpu_layers",
@@ -228,6 +227,8 @@ def _time_checks(case: _Case) -> Iterator[Check]:
     )
     if n_runs == 0:
         return
+    # More than it will be: requests in company end sooner than one after the other.
+    n_runs += n_arms * len(case.prompts) * request.rounds * len(request.concurrency)
     if pace is None:
         yield Check(
             "ok",

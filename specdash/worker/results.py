@@ -146,18 +146,17 @@ def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEven
 
 def _server_settings(experiment: Experiment, engine: Mapping[str, object]) -> dict[str, object]:
     """What an engine was set to: as asked where specdash runs it, else as far as it tells."""
+    names = ("n_ctx", "n_batch", "n_ubatch", "kv_type", "gpu_layers", "n_threads")
+    if experiment.server is not None:
+        told = (*names, "n_threads_batch", "flash_attn", "n_parallel")
+        return {name: engine.get(name) for name in told}
     generation = experiment.generation
-    set_here = {} if experiment.server is not None else generation
-    fields = {
-        name: engine.get(name, set_here.get(name))
-        for name in ("n_ctx", "n_batch", "n_ubatch", "kv_type", "gpu_layers", "n_threads")
-    }
     return {
-        **fields,
+        **{name: generation[name] for name in names},
         # The runner gives every arm as many threads for batches as for single tokens.
-        "n_threads_batch": engine.get("n_threads_batch", set_here.get("n_threads")),
-        "flash_attn": engine.get("flash_attn", set_here.get("flash_attn")),
-        "n_parallel": engine.get("n_parallel", None if experiment.server is not None else 1),
+        "n_threads_batch": generation["n_threads"],
+        "flash_attn": engine.get("flash_attn", generation["flash_attn"]),
+        "n_parallel": engine.get("n_parallel", 1),
     }
 
 

@@ -190,7 +190,7 @@ def test_an_unknown_draft_and_a_method_of_another_engine_are_errors(
     found = by_field(preflight(engine, replace(request_, arms=arms)), "arms")
     assert [level for level, _ in found] == ["error", "error"]
     assert "No model is registered as 'none'" in found[0][1]
-    assert found[1][1] == "draft-mtp is not run by the llama-cpp engine."
+    assert found[1][1] == "llama-cpp-python, in process does not run draft-mtp."
 
 
 def test_a_target_that_is_gone_says_so(
