@@ -19,7 +19,7 @@ from specdash.engines.llama_server import LlamaServerEngine
 from specdash.engines.llama_server_managed import ManagedServers
 from specdash.errors import EngineError, ModelError
 from specdash.settings import load_settings
-from tests.engines.fakes import llama_server_program
+from tests.engines.fakes.llama_server import stand_in_binary
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in has a #! line")
 
@@ -31,21 +31,13 @@ PROMPT = PreparedPrompt("p", "c", (1, 2, 3), 60)
 
 @pytest.fixture
 def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "llama-server"
-    program = Path(llama_server_program.__file__).read_text(encoding="utf-8")
-    data = f"DATA = Path({str(llama_server_program.DATA)!r})"
-    path.write_text(f"#!{sys.executable}\n{program.replace(_data_line(program), data)}")
-    path.chmod(0o755)
+    path = stand_in_binary(tmp_path / "llama-server")
     monkeypatch.setenv("SPECDASH_LLAMA_SERVER", str(path))
     # Asking the real library would load it into the test process.
     monkeypatch.setattr(
         "specdash.engines.llama_server_managed._repacked_weights_work", lambda: True
     )
     return path
-
-
-def _data_line(program: str) -> str:
-    return next(line for line in program.splitlines() if line.startswith("DATA = "))
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import pytest
 
 from specdash.engines.llama_server_records import reap_orphans
 from specdash.store.hosts import host_name, process_start
+from tests.engines.fakes.llama_server import stand_in_binary
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills by POSIX signals")
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(300)"]
-PROGRAM = Path(__file__).parent / "fakes" / "llama_server_program.py"
 OWNER = """
 import sys, time
 from pathlib import Path
@@ -114,9 +114,7 @@ def test_no_folder_no_orphans(tmp_path: Path) -> None:
 @pytest.fixture
 def owned(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", psutil.Process, Path]]:
     """A process that started a stand-in server, the server, and the folder of records."""
-    program = tmp_path / "llama-server"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAM} "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
+    stand_in_binary(tmp_path / "llama-server")
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],
         stdout=subprocess.PIPE,

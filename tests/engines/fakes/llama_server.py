@@ -1,12 +1,14 @@
 """A llama-server over real HTTP that gives captured answers, whole or changed."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Self
 
 from tests.engines.fakes.scripted_http import Handler, Reply, Request, ScriptedHttp
 
 DATA = Path(__file__).parent.parent / "data" / "llama_server"
+PROGRAM = Path(__file__).parent / "llama_server_program.py"
 BOS = "<|im_start|>"
 BOS_ID = 1
 
@@ -15,6 +17,13 @@ def captured(case: str, name: str) -> Any:
     """One answer of a real server; ``case`` is how it was started."""
     text = (DATA / case / name).read_text(encoding="utf-8")
     return json.loads(text) if name.endswith(".json") else text
+
+
+def stand_in_binary(path: Path) -> Path:
+    """An executable at ``path`` that acts like the llama-server binary."""
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAM} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+    return path
 
 
 class FakeLlamaServer(ScriptedHttp):
