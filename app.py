@@ -15,6 +15,7 @@ page = st.navigation(
         "": [
             st.Page(nav.HOME, title="Home", icon=":material/home:", default=True),
             st.Page(nav.NEW, title="New benchmark", icon=":material/add_circle:", url_path="new"),
+            st.Page(nav.ADVISOR, title="Advisor", icon=":material/explore:"),
             st.Page(nav.QUEUE, title="Queue", icon=":material/list_alt:"),
         ],
         "Results": [

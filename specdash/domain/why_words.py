@@ -6,6 +6,7 @@ from specdash.domain.why import Part, Pooled, Why
 
 _WELL_ACCEPTED = 0.5
 _SELDOM = 0.2
+_CLEAR_WIN = 1.2
 _SMALL = 0.02
 """A factor within 2 % of 1 explains nothing."""
 
@@ -26,7 +27,7 @@ def why_sentence(why: Why) -> str:
     accepted = f"{_percent(pooled.acceptance_rate)} accepted"
     yields = f"{pooled.tokens_per_pass:.2f} tokens per target pass"
     kept = math.log(why.ratio) / gain if gain > 0 else 0.0
-    if kept >= 0.5:
+    if kept >= 0.5 or why.ratio >= _CLEAR_WIN:
         cost = f", although {price}" if price else ""
         return f"{ratio}: {accepted}, which makes {yields}{cost}."
     if pooled.acceptance_rate >= _WELL_ACCEPTED:

@@ -10,7 +10,9 @@ from sqlalchemy.engine import Engine
 from specdash.domain.workload import Workload
 from specdash.gguf.scan import ScanProblem
 from specdash.settings import Settings, load_settings
+from specdash.store import advices as stored_advices
 from specdash.store import drafters, measured, passes, queries, unusable
+from specdash.store.advices import AdviceView
 from specdash.store.drafters import DrafterShare
 from specdash.store.measured import MeasuredLoad
 from specdash.store.passes import ExperimentPasses
@@ -70,6 +72,22 @@ def jobs(*, active_only: bool = False, limit: int = 200) -> Sequence[JobView]:
 def job(job_id: int) -> JobView:
     with read_session(engine()) as session:
         return queries.get_job(session, job_id)
+
+
+def advices(limit: int = 50) -> Sequence[AdviceView]:
+    """Never cached: their jobs go on all the time."""
+    with read_session(engine()) as session:
+        return stored_advices.list_advices(session, limit=limit)
+
+
+def advice(advice_id: int) -> AdviceView:
+    with read_session(engine()) as session:
+        return stored_advices.get_advice(session, advice_id)
+
+
+def advice_changes(advice: AdviceView) -> Sequence[str]:
+    """What an answer depends on and has changed since; empty: it still holds."""
+    return ()
 
 
 def report(experiment_id: int) -> ExperimentReport:

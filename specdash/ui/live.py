@@ -22,8 +22,10 @@ _LOG_BYTES = 16_384
 _PHASES = {
     "loading": "loading models",
     "checking": "checking arms",
+    "calibrating": "timing passes",
     "warm-up": "warming up",
     "measuring": "measuring",
+    "predicting": "predicting from the texts",
     "comparing": "comparing outputs",
     "done": "storing results",
 }

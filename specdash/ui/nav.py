@@ -15,6 +15,7 @@ COMPARE = f"{_FOLDER}/compare.py"
 HISTORY = f"{_FOLDER}/history.py"
 MODELS = f"{_FOLDER}/models.py"
 WORKLOADS = f"{_FOLDER}/workloads.py"
+ADVISOR = f"{_FOLDER}/advisor.py"
 
 
 def experiment_link(experiment_id: int, label: str | None = None) -> None:
@@ -40,6 +41,10 @@ def compare_link(a: str, b: str, label: str) -> None:
 def experiment_url(experiment_id: int) -> str:
     """Relative address, for link columns; it holds under any base path."""
     return f"experiment?id={experiment_id}"
+
+
+def advice_url(advice_id: int) -> str:
+    return f"advisor?id={advice_id}"
 
 
 def run_url(run_id: int) -> str:

@@ -17,6 +17,15 @@ _DIGITS = {
     "Bootstrap low": "%.2fx",
     "Bootstrap high": "%.2fx",
     "Total-time ratio": "%.2fx",
+    "Predicted": "%.2fx",
+    "Predicted low": "%.2fx",
+    "Predicted high": "%.2fx",
+    "Measured": "%.2fx",
+    "Measured low": "%.2fx",
+    "Measured high": "%.2fx",
+    "Memory on top (MiB)": "%.0f",
+    "Draft token (ms)": "%.2f",
+    "Draft token (target passes)": "%.3f",
     "Tokens per target pass": "%.2f",
     "Acceptance length": "%.2f",
     "First token (s)": "%.2f",
@@ -39,6 +48,7 @@ _WIDTHS: dict[str, Literal["small", "medium", "large"]] = {
 }
 _HELP = {
     "Ratio": "Speed with drafting / off: exp of the mean over prompts of ln(on / off).",
+    "Predicted": "From the baseline's texts by replay, priced by the calibration; not measured.",
     "Low": "Lower end of the 95 % t interval over prompts.",
     "High": "Upper end of the 95 % t interval over prompts.",
     "Total-time ratio": "Decode time of off / on, summed over all tokens of this batch.",

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from specdash.domain.draft_length import best_length
 from specdash.domain.why import Part, Pooled, Why
 from specdash.ui import format as fmt
-from specdash.ui.palette import ACCEPTED_COLOR, OFF_COLOR, ROW_PX, label, layout
+from specdash.ui.palette import ACCEPTED_COLOR, OFF_COLOR, label, layout
 
 _PARTS = {
     Part.ACCEPTANCE: ("Acceptance", ACCEPTED_COLOR, ""),
@@ -85,7 +85,7 @@ def factor_figure(why: Why) -> go.Figure:
         title="Speed against off (1x: same)", ticksuffix="x", range=[low - room / 4, high + room]
     )
     figure.update_layout(showlegend=False, bargap=0.35)
-    return layout(figure, _factor_title(why), height=100 + ROW_PX * len(names))
+    return layout(figure, _factor_title(why), height=90 + 38 * len(names))
 
 
 def length_figure(
@@ -163,12 +163,12 @@ def needed_rows(why: Why) -> list[dict[str, object]]:
         rows.append(
             {
                 "Speed-up": name,
+                "In words": _needed_words(pooled, needed.acceptance_rate),
                 "Needed acceptance (%)": None if rate is None else rate * 100,
                 "Needed per token (%)": None if needed.alpha is None else needed.alpha * 100,
                 "Measured acceptance (%)": None
                 if pooled.acceptance_rate is None
                 else pooled.acceptance_rate * 100,
-                "In words": _needed_words(pooled, needed.acceptance_rate),
             }
         )
     return rows
@@ -181,7 +181,7 @@ def _needed_words(pooled: Pooled, needed: float | None) -> str:
     measured = pooled.acceptance_rate or 0.0
     if measured >= needed:
         return "reached"
-    return f"{fmt.percent(needed - measured)} more than measured"
+    return f"{(needed - measured) * 100:.0f} points more than measured"
 
 
 def _factor_texts(why: Why) -> list[str]:

@@ -236,6 +236,11 @@ def test_the_factors_multiply_to_the_deciding_ratio(
             "pass costs 1.1 plain passes here.",
         ),
         (
+            {"accepted": 600, "verify_cost": 2.4, "draft_cost": 0.2},
+            "1.31x: 80 % accepted, which makes 3.40 tokens per target pass, although a 4-token "
+            "pass costs 2.4 plain passes here.",
+        ),
+        (
             {"accepted": 60, "verify_cost": 1.3, "draft_cost": 0.1},
             "Only 8 % accepted, which makes 1.24 tokens per target pass: 0.89x, because a 4-token "
             "pass costs 1.3 plain passes here.",

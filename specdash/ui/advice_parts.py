@@ -1,0 +1,162 @@
+"""What an answered advice shows: the card, settings to copy, ladder, predictions, evidence."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from specdash.advisor.decision import Candidate, Decision, Rung
+from specdash.store.advices import AdviceView
+from specdash.ui import advice_charts, components, data, nav, tables, why_panel
+from specdash.ui import advice_words as words
+from specdash.ui import format as fmt
+
+_STEP_NAMES = {"baseline": "Baseline", "search": "Search", "confirm": "Confirmation"}
+_EXPIRES = "Test again when the model, the engine's build, the driver or the machine changes."
+
+
+def card(decision: Decision, changes: Sequence[str]) -> None:
+    """The answer first: what to use, how sure, what it costs."""
+    mark = words.KINDS[decision.kind]
+    with st.container(border=True, key="decision_card"):
+        st.markdown(mark.markdown())
+        st.subheader(words.answer(decision), anchor=False)
+        for warning in decision.warnings:
+            st.warning(fmt.plain(warning), icon=":material/warning:")
+        if decision.ratio is not None:
+            _numbers(decision)
+        _ties(decision)
+        if changes:
+            st.warning(
+                f"**Re-test.** {fmt.listing(list(changes)).capitalize()} changed since this was "
+                "measured.",
+                icon=":material/update:",
+            )
+        else:
+            st.caption(f":material/event_available: {_EXPIRES}")
+
+
+def _numbers(decision: Decision) -> None:
+    ratio = decision.ratio
+    assert ratio is not None
+    with st.container(horizontal=True):
+        st.metric("Speed against off", fmt.ratio(ratio.value, ratio.low, ratio.high))
+        st.metric("95 % interval", fmt.interval(ratio.low, ratio.high))
+        if decision.total_time_ratio is not None:
+            st.metric(
+                "Total time of the mix",
+                fmt.ratio(decision.total_time_ratio),
+                help="Decode time of off / on over all tokens, categories weighed by the mix.",
+            )
+        st.metric("More memory", decision.memory_words or fmt.DASH)
+    source = (
+        "from prompts that were not used to choose it"
+        if decision.is_confirmed
+        else "from the prompts that chose it, which flatters it"
+    )
+    st.caption(
+        f"{fmt.plural(ratio.n_prompts, 'prompt')}, {source} · "
+        f"{fmt.plain(words.mix_words(decision.mix))} · "
+        f"took {fmt.seconds(decision.used_s)} of {fmt.seconds(decision.budget_s)}"
+    )
+
+
+def _ties(decision: Decision) -> None:
+    pick = decision.arm or decision.considered_arm
+    others = [fmt.code(a) for a in decision.tied if a != pick]
+    if others:
+        st.caption(
+            f":material/join_inner: Not separable from the fastest: {fmt.listing(others)}. Of "
+            "these the one that takes least memory, then the simplest, is the pick."
+        )
+
+
+def launches(decision: Decision) -> None:
+    """Copy-ready settings, one tab an engine."""
+    if not decision.launches:
+        return
+    st.subheader("Settings to copy")
+    tabs = st.tabs([launch.title for launch in decision.launches])
+    for tab, launch in zip(tabs, decision.launches, strict=True):
+        with tab:
+            if launch.text is not None:
+                language = None if launch.language == "text" else launch.language
+                st.code(launch.text, language=language, wrap_lines=True)
+            if launch.note:
+                st.caption(fmt.plain(launch.note))
+
+
+def categories(decision: Decision) -> None:
+    """The considered arm in each category of the mix."""
+    if len(decision.categories) < 2:
+        return
+    with st.container(border=True):
+        components.show_figure(
+            advice_charts.category_figure(decision.categories), key="fig_advice_categories"
+        )
+
+
+def ladder(rungs: Sequence[Rung]) -> None:
+    """Cheapest first, each rung with its price and why it went on or stopped there."""
+    if not rungs:
+        return
+    st.subheader("The ladder, cheapest first")
+    for number, rung in enumerate(rungs, start=1):
+        with st.container(border=True, key=f"rung_{number}"):
+            mark = words.RUNG_STATES[rung.state]
+            st.markdown(f"**{number} · {fmt.plain(rung.title)}** {mark.markdown()}")
+            st.markdown(fmt.plain(rung.words))
+            numbers = words.rung_words(rung)
+            if numbers:
+                st.caption(numbers)
+
+
+def predictions(candidates: Sequence[Candidate], pick: str | None, advice_id: int) -> None:
+    """Predictions, shown as predictions, beside what was measured."""
+    if not advice_charts.ranked(candidates):
+        return
+    st.subheader("Predicted and measured")
+    with st.container(border=True):
+        components.show_figure(
+            advice_charts.candidate_figure(candidates, pick), key="fig_candidates"
+        )
+        st.caption(
+            "Hollow: predicted by replaying the baseline's texts and pricing each pass by the "
+            "calibration. Filled: measured in the search, with its 95 % interval over prompts."
+        )
+    shown = words.candidate_rows(candidates)
+    tables.show_rows(shown, alt="Every arm that was considered", key="candidates_table")
+    components.export_buttons(shown, f"advice-{advice_id}-arms")
+
+
+def why(decision: Decision) -> None:
+    """Why the considered arm is as fast as it is, from its last experiment."""
+    arm = decision.considered_arm
+    steps = [e.experiment_id for e in decision.evidence if e.step != "baseline"]
+    if arm is None or not steps:
+        return
+    report = data.report(steps[-1])
+    summary = next((a for a in report.arms if a.text == arm), None)
+    if summary is None or summary.ratio is None:
+        return
+    st.subheader("Why")
+    with st.container(border=True):
+        why_panel.show_arm(report, summary)
+
+
+def calibration(advice: AdviceView) -> None:
+    """What passes cost here, as calibrated for this advice."""
+
+
+def evidence(advice: AdviceView, decision: Decision | None) -> None:
+    """Links to the experiments it rests on."""
+    found = (
+        [(_STEP_NAMES[e.step], e.experiment_id) for e in decision.evidence]
+        if decision is not None
+        else list(zip(_STEP_NAMES.values(), advice.experiment_ids, strict=False))
+    )
+    if not found:
+        return
+    st.subheader("Evidence")
+    with st.container(horizontal=True):
+        for name, experiment_id in found:
+            nav.experiment_link(experiment_id, f"{name}: experiment {experiment_id}")
