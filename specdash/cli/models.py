@@ -108,9 +108,9 @@ def _scan(folders: list[Path], *, as_json: bool) -> None:
 def _print_models(found: "Sequence[ModelView]") -> None:
     import humanize
 
-    print_table(
-        ("name", "kind", "architecture", "quantisation", "parameters", "size", "path"),
-        [
+    rows: list[tuple[object, ...]] = []
+    for m in found:
+        rows.append(
             (
                 m.name,
                 m.kind,
@@ -120,8 +120,10 @@ def _print_models(found: "Sequence[ModelView]") -> None:
                 None if m.size_bytes is None else humanize.naturalsize(m.size_bytes, binary=True),
                 m.path or m.problem or f"held by server {m.facts.get('server')}",
             )
-            for m in found
-        ],
+        )
+        rows += [(*[""] * 6, path) for path in m.other_paths]
+    print_table(
+        ("name", "kind", "architecture", "quantisation", "parameters", "size", "path"), rows
     )
 
 

@@ -106,7 +106,18 @@ def scan(
     registered += store_models(engine, batch)
     present = {str(f.path) for f in all_found}
     gone = _forget(engine, [p for p in known if p not in present and _is_under(p, roots)])
-    return ScanResult(tuple(registered), unchanged, tuple(problems), gone)
+    return ScanResult(_once(registered), unchanged, tuple(problems), gone)
+
+
+def _once(found: Sequence[ModelView]) -> tuple[ModelView, ...]:
+    """Files of equal content are one model; the first one's path, then the others'."""
+    models: dict[int, ModelView] = {}
+    for view in found:
+        first = models.setdefault(view.model_id, view)
+        if first is not view and view.path is not None:
+            others = (*first.other_paths, view.path)
+            models[view.model_id] = dataclasses.replace(first, other_paths=others)
+    return tuple(models.values())
 
 
 def resolve_model(session: Session, ref: str) -> ModelView:

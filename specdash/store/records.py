@@ -253,6 +253,7 @@ def model_view(row: Model, paths: Sequence[ModelPath], derived_from: str | None)
         path=found.path if found else None,
         problem=problem,
         facts=dict(row.facts),
+        other_paths=tuple(p.path for p in paths if p is not found and Path(p.path).exists()),
     )
 
 

@@ -225,6 +225,8 @@ class ModelView:
     path: str | None
     problem: str | None
     facts: Mapping[str, object]
+    other_paths: tuple[str, ...] = ()
+    """Where the same content lies on this machine too."""
 
 
 @dataclass(frozen=True, slots=True)

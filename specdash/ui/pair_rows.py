@@ -66,14 +66,16 @@ def _draft_row(
     pair = (target.content_hash, model.content_hash)
     estimate = pair_estimate(target, model) if verdict.compatible else None
     needed = estimate.total_bytes if estimate is not None else None
+    room = memory.fits(needed)
     result = best.get(pair)
     notes = [*verdict.warnings]
     if pair in known:
         notes.insert(0, "LM Studio documents this pair")
     return {
         "Draft": model.name,
-        "Fits": "yes" if verdict.compatible else "no",
+        "Fits": _word(draft, room),
         "Why": verdict.reason,
+        "To know": "; ".join(notes) or None,
         "Best measured": result_words(result) if result is not None else None,
         "Result": nav.experiment_url(result.experiment_id) if result is not None else None,
         "Size (MiB)": None if model.size_bytes is None else model.size_bytes / _MIB,
@@ -81,11 +83,19 @@ def _draft_row(
         "Parameters": fmt.parameters(model.n_params) if model.n_params is not None else None,
         "Parameters of the target (%)": _share(model.n_params, target.n_params),
         "Memory of both (MiB)": None if needed is None else needed / _MIB,
-        "In free memory": memory.fits(needed),
-        "To know": "; ".join(notes) or None,
+        "In free memory": room,
         "Method": draft.method,
         "Failed rule": verdict.failed_rule,
     }
+
+
+def _word(draft: Draft, room: str | None) -> str:
+    """Whether it fits in one word, of table and matrix alike; a draft too large to pay is a but."""
+    if not draft.verdict.compatible:
+        return "no"
+    if room in ("no", "not now"):
+        return "yes, no room"
+    return "yes, but" if draft.verdict.warnings else "yes"
 
 
 def result_words(row: HistoryRow) -> str:
@@ -113,15 +123,13 @@ def cells_of(
         if (target.content_hash, draft.model.content_hash) in known:
             reason += "; LM Studio documents this pair"
         estimate = pair_estimate(target, draft.model)
-        fits = memory.fits(estimate.total_bytes if estimate is not None else None)
-        word = "yes, no room" if fits in ("no", "not now") else "yes"
+        room = memory.fits(estimate.total_bytes if estimate is not None else None)
         if estimate is not None:
             needed, free = fmt.size(estimate.total_bytes), fmt.size(memory.free_bytes)
             reason += f"; about {needed} of memory for both, {free} free"
         if draft.verdict.warnings:
             reason += f"; {'; '.join(draft.verdict.warnings)}"
-            word = "yes, but" if word == "yes" else word
-        found.append(Cell(target.name, draft.model.name, word, reason))
+        found.append(Cell(target.name, draft.model.name, _word(draft, room), reason))
     return found
 
 

@@ -184,6 +184,7 @@ def model_rows(models: Sequence[ModelView]) -> list[Row]:
             "Trained context": m.n_ctx_train,
             "Note": m.problem or m.note,
             "Path": m.path,
+            "Also at": "; ".join(m.other_paths) or None,
         }
         for m in models
     ]

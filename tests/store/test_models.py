@@ -91,6 +91,20 @@ def test_names_are_unique(engine: Engine, folder: Path) -> None:
         assert [m.name for m in list_models(session)] == ["same", "same-2", "same-3"]
 
 
+def test_equal_files_are_one_model_with_all_their_paths(engine: Engine, folder: Path) -> None:
+    paths = [str(write_model(folder / place / f"{place}.gguf")) for place in ("a", "b", "c")]
+    result = scan(engine, [folder])
+    (model,) = result.registered
+    assert (model.name, model.path, model.other_paths) == ("a", paths[0], tuple(paths[1:]))
+    with read_session(engine) as session:
+        (listed,) = list_models(session)
+    assert sorted([str(listed.path), *listed.other_paths]) == paths
+    Path(paths[1]).unlink()
+    with read_session(engine) as session:
+        (listed,) = list_models(session)
+    assert sorted([str(listed.path), *listed.other_paths]) == [paths[0], paths[2]]
+
+
 def test_a_file_named_demo_does_not_take_its_meaning(engine: Engine, folder: Path) -> None:
     write_model(folder / "demo.gguf")
     (model,) = scan(engine, [folder]).registered

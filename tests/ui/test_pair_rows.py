@@ -68,6 +68,17 @@ def test_a_refused_draft_says_why_and_needs_no_memory() -> None:
     assert cell.word == "no"
 
 
+def test_a_draft_too_large_to_pay_is_a_but_in_table_and_matrix() -> None:
+    advice = "the draft has 60% of the target's bytes"
+    large = Draft(SMALL, PairVerdict(True, None, "the vocabularies match", (advice,)))
+    roomy = HostMemory(1000, 1000)
+    (row,) = pair_rows.draft_rows(TARGET, [large], {}, [], roomy)
+    assert (row["Fits"], row["To know"]) == ("yes, but", advice)
+    assert list(row).index("To know") < list(row).index("Best measured")
+    (cell,) = pair_rows.cells_of(TARGET, [large], [], roomy)
+    assert cell.word == "yes, but"
+
+
 def test_a_pair_that_fits_without_room_says_so_in_the_matrix() -> None:
     (cell,) = pair_rows.cells_of(TARGET, [FITS], [], HOST)
     assert cell.word == "yes, no room"
