@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -21,6 +21,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from specdash.domain.arms import Arm
+from specdash.domain.calibration import Calibration, CalibrationPlan
 from specdash.domain.counters import Step, counters_from_steps
 from specdash.domain.workload import Prompt, content_hash
 from specdash.engines.base import (
@@ -37,6 +38,7 @@ from specdash.errors import EngineError, ModelError, UsageError
 
 _EOS = 0
 _FIRST_WORD = 10
+_FREE = 1e-9
 _WRONG = 9  # proposed in place of a token the target will not choose
 _SENTENCE = (
     "the record shows a total of seven items and each one has its own price while "
@@ -242,6 +244,29 @@ class ScriptedEngine:
             taken = (counters.prefill_s or 0.0) + (counters.decode_s or 0.0)
             heapq.heapreplace(ends, ends[0] + taken)
         return Sweep(records, max(ends))
+
+    def calibrate(
+        self, text: Sequence[int], plan: CalibrationPlan, progress: Callable[[float], None]
+    ) -> Calibration:
+        """What the script says passes cost; drafts cost what it says of ``draft-simple``."""
+        pass_s = 1 / self._script.off_tok_s
+        row = {n: pass_s * (1 + self._script.verify_cost * (n - 1)) for n in plan.widths}
+        draft_s = pass_s * max(self._method("draft-simple").draft_cost, _FREE)
+        progress(1.0)
+        return Calibration(
+            verify_s=dict.fromkeys(plan.depths, row),
+            draft_s={h: {min(plan.depths): {1: draft_s}} for h in self._hashes.values()},
+            spread=self._script.noise,
+            n_repeats=plan.repeats,
+        )
+
+    def replay(
+        self, arm: Arm, prompt: PreparedPrompt, output_ids: Sequence[int]
+    ) -> Sequence[tuple[int, int]]:
+        """The passes a run of the arm would have."""
+        method = self._method(arm.calls[0].method)
+        steps, _ = self._steps(arm, method, prompt, tuple(output_ids))
+        return [(s.n_drafted, s.n_accepted) for s in steps]
 
     def explain_split(
         self, prompt: PreparedPrompt, off_ids: Sequence[int], on_ids: Sequence[int], chunk: int

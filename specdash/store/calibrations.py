@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlmodel import Session, col, select
 
@@ -10,7 +11,7 @@ from specdash.domain.calibration import Calibration
 from specdash.errors import NotFoundError
 from specdash.store.records import known_id
 from specdash.store.tables import Calibration as CalibrationRow
-from specdash.store.tables import Experiment, Machine, Model, utc_now
+from specdash.store.tables import Experiment, Machine, Model, Prediction, utc_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,26 @@ def save_calibration(
     session.add(row)
     session.flush()
     return row
+
+
+def save_predictions(
+    session: Session, experiment_id: int, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """One row an arm; an arm that was predicted before gets its new numbers."""
+    known = {
+        row.arm_text: row
+        for row in session.exec(select(Prediction).where(Prediction.experiment_id == experiment_id))
+    }
+    for given in rows:
+        values = dict(given)
+        text = values.pop("arm")
+        row = known.get(text) or Prediction(experiment_id=experiment_id, arm_text=text)
+        row.ratio = values.pop("ratio")
+        row.ratio_low = values.pop("ratio_low")
+        row.ratio_high = values.pop("ratio_high")
+        row.data = values
+        session.add(row)
+    session.flush()
 
 
 def get_calibration(session: Session, calibration_id: int) -> CalibrationView:

@@ -14,10 +14,12 @@ from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col, select
 
 from specdash.domain.arms import parse_arm
+from specdash.domain.calibration import Calibration
 from specdash.domain.comparability import arm_key, base_key
 from specdash.domain.counters import Step
 from specdash.domain.divergence import compare, compare_texts, is_degenerate
 from specdash.domain.workload import content_hash
+from specdash.store.calibrations import save_calibration, save_predictions
 from specdash.store.queries import baseline_run
 from specdash.store.session import write_session
 from specdash.store.tables import (
@@ -34,11 +36,13 @@ from specdash.store.traces import pack_trace, unpack_trace
 from specdash.worker.protocol import (
     AnchorEvent,
     ArmEvent,
+    CalibrationEvent,
     DoneEvent,
     EnvironmentEvent,
     Event,
     MarkEvent,
     PhaseEvent,
+    PredictionEvent,
     ProgressEvent,
     RunEvent,
     SplitEvent,
@@ -101,6 +105,8 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
             run.flags = sorted({*run.flags, event.flag})
     elif isinstance(event, SweepEvent):
         _apply_sweep(session, job, event)
+    elif isinstance(event, CalibrationEvent | PredictionEvent):
+        _apply_step(session, job, event)
     elif isinstance(event, DoneEvent):
         experiment = session.get_one(Experiment, job.experiment_id)
         machine = session.get(Machine, experiment.machine_id) if experiment.machine_id else None
@@ -111,6 +117,17 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
             "precision_reached": event.precision_reached,
             "budget_ended": event.budget_ended,
         }
+
+
+def _apply_step(
+    session: Session, job: ClaimedJob, event: CalibrationEvent | PredictionEvent
+) -> None:
+    """What a job of the advisor found out beside its runs."""
+    if isinstance(event, PredictionEvent):
+        save_predictions(session, job.experiment_id, [r.model_dump() for r in event.rows])
+    else:
+        experiment = session.get_one(Experiment, job.experiment_id)
+        save_calibration(session, experiment, Calibration.from_json(event.data))
 
 
 def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEvent) -> None:

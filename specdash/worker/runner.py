@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -48,6 +48,7 @@ from specdash.worker.protocol import (
     SplitEvent,
     SweepEvent,
 )
+from specdash.worker.steps import Steps
 from specdash.worker.sweeping import Sweeping
 
 _OOM_SCORE = "500"
@@ -172,8 +173,18 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             )
         )
         ready = _check_arms(spec, engine, channel)
-        measuring = Measuring(spec, ready, prepared, engine, channel.send, began=began)
+        steps = Steps(
+            spec, engine, prepared, _calibration_fields(spec, facts, engine_facts), channel.send
+        )
+        steps.calibrate()
+
+        def send(event: _Event) -> None:
+            channel.send(event)
+            steps.watch(event)
+
+        measuring = Measuring(spec, ready, prepared, engine, send, began=began)
         measuring.measure()
+        steps.finish()
         if spec.concurrency:
             _sweep(spec, measuring, prepared, engine, channel)
     finally:
@@ -186,6 +197,31 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             budget_ended=measuring.budget_ended,
         )
     )
+
+
+def _calibration_fields(
+    spec: JobSpec, machine: Mapping[str, object], engine: Mapping[str, object]
+) -> dict[str, object]:
+    """What a calibration made now is bound to."""
+    settings = spec.settings
+    return {
+        "target_hash": spec.target.content_hash,
+        "machine_fingerprint": machine.get("fingerprint"),
+        "engine": spec.engine,
+        "engine_version": engine.get("version"),
+        "engine_commit": engine.get("commit"),
+        "build_flags": engine.get("build_flags", engine.get("build")),
+        "n_ctx": engine.get("n_ctx", settings.n_ctx),
+        "n_batch": settings.n_batch,
+        "n_ubatch": settings.n_ubatch,
+        "kv_type": settings.kv_type,
+        "flash_attn": engine.get("flash_attn", settings.flash_attn),
+        "gpu_layers": settings.gpu_layers,
+        "n_threads": settings.n_threads,
+        "draft_gpu_layers": settings.draft_gpu_layers,
+        "draft_kv_type": settings.draft_kv_type or settings.kv_type,
+        "draft_threads": settings.draft_threads or settings.n_threads,
+    }
 
 
 def _sweep(

@@ -1,0 +1,201 @@
+"""Calibration before the runs and prediction after them, on the scripted engine."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdash.domain.arms import parse_arm
+from specdash.domain.calibration import Calibration
+from specdash.domain.workload import Prompt
+from specdash.engines.base import GenerationSettings, ModelFile
+from specdash.engines.scripted import ScriptedEngine
+from specdash.errors import EngineError
+from specdash.worker.measuring import Measuring
+from specdash.worker.protocol import (
+    CalibrationEvent,
+    JobSpec,
+    PhaseEvent,
+    PredictionEvent,
+    PredictionRow,
+    ProgressEvent,
+    RunEvent,
+    SpecCalibration,
+    SpecModel,
+    SpecPrediction,
+)
+from specdash.worker.steps import Steps
+from tests.helpers.job_specs import scripted_spec
+
+_DRAFT = "d" * 64
+_NGRAM = "ngram-simple:size_n=4,size_m=16"
+_SIMPLE = "draft-simple:model=small,n_max=4"
+_CALIBRATION = SpecCalibration(widths=[1, 2, 64], depths=[64, 512], repeats=3)
+_KEY = {"target_hash": "f" * 16, "n_threads": 1}
+
+
+def _spec(folder: Path, script: dict[str, object], arms: Sequence[str], **fields: Any) -> JobSpec:
+    target = folder / "fake.scripted.json"
+    target.write_text(json.dumps({"noise": 0.0, **script}))
+    drafts = {"small": SpecModel(name="small", path="small.gguf", content_hash=_DRAFT)}
+    return scripted_spec(target, arms, n_prompts=3, drafts=drafts, **fields)
+
+
+def _run(spec: JobSpec) -> list[Any]:
+    engine = ScriptedEngine()
+    engine.load(
+        ModelFile(**spec.target.model_dump()),
+        {ref: ModelFile(**m.model_dump()) for ref, m in spec.drafts.items()},
+        GenerationSettings(**spec.settings.model_dump()),
+    )
+    prompts = [Prompt(p.key, p.category, (), p.text) for p in spec.prompts]
+    prepared = [engine.prepare(p, spec.max_tokens) for p in prompts]
+    events: list[Any] = []
+    steps = Steps(spec, engine, prepared, _KEY, events.append)
+
+    def send(event: Any) -> None:
+        events.append(event)
+        steps.watch(event)
+
+    steps.calibrate()
+    arms = {i: parse_arm(a.text) for i, a in enumerate(spec.arms)}
+    Measuring(spec, arms, prepared, engine, send).measure()
+    steps.finish()
+    return events
+
+
+def _rows(events: Sequence[Any]) -> dict[str, PredictionRow]:
+    found = [e for e in events if isinstance(e, PredictionEvent)]
+    return {row.arm: row for event in found for row in event.rows}
+
+
+def _runs(events: Sequence[Any], arm_id: int) -> list[RunEvent]:
+    return [
+        e
+        for e in events
+        if isinstance(e, RunEvent) and e.experiment_arm_id == arm_id and e.round == 0
+        if not e.is_warmup
+    ]
+
+
+def test_phases_come_in_order_and_a_plain_job_has_neither(tmp_path: Path) -> None:
+    asked = SpecPrediction(arms=[_NGRAM])
+    spec = _spec(tmp_path, {}, ["off"], calibration=_CALIBRATION, prediction=asked)
+    events = _run(spec)
+    assert [e.phase for e in events if isinstance(e, PhaseEvent)] == [
+        "calibrating",
+        "warm-up",
+        "measuring",
+        "predicting",
+    ]
+    kinds = {type(e) for e in _run(_spec(tmp_path, {}, ["off"]))}
+    assert kinds.isdisjoint({CalibrationEvent, PredictionEvent})
+
+
+def test_calibration_is_what_the_script_says_and_carries_its_key(tmp_path: Path) -> None:
+    script = {
+        "off_tok_s": 50,
+        "verify_cost": 0.2,
+        "methods": {"draft-simple": {"draft_cost": 0.1}},
+    }
+    events = _run(_spec(tmp_path, script, ["off"], calibration=_CALIBRATION))
+    found = [Calibration.from_json(e.data) for e in events if isinstance(e, CalibrationEvent)]
+    first = found[0]
+    assert first.verify_s[512] == pytest.approx({1: 0.02, 2: 0.024, 64: 0.272})
+    assert first.draft_s[_DRAFT][64] == pytest.approx({1: 0.002})
+    assert first.key_fields == _KEY
+    assert first.overhead_s is None
+
+
+def test_runs_of_the_same_job_say_how_plain_decoding_and_steps_differ(tmp_path: Path) -> None:
+    script = {
+        "off_tok_s": 50,
+        "verify_cost": 0.1,
+        "slow": [{"from_run": 0, "to_run": 999, "factor": 1.25}],
+    }
+    events = _run(_spec(tmp_path, script, ["off", _NGRAM], calibration=_CALIBRATION))
+    last = [Calibration.from_json(e.data) for e in events if isinstance(e, CalibrationEvent)][-1]
+    assert last.plain_ratio == pytest.approx(1.25)
+    assert last.overhead_s == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("arm", [_NGRAM, _SIMPLE])
+def test_prediction_equals_what_the_job_measures_of_the_arm(tmp_path: Path, arm: str) -> None:
+    script = {
+        "verify_cost": 0.15,
+        "methods": {"draft-simple": {"draft_cost": 0.1, "acceptance": 0.8, "coverage": 1.0}},
+    }
+    spec = _spec(
+        tmp_path,
+        script,
+        ["off", arm],
+        calibration=_CALIBRATION,
+        prediction=SpecPrediction(arms=[parse_arm(arm).full_text()]),
+    )
+    events = _run(spec)
+    row = _rows(events)[parse_arm(arm).full_text()]
+    measured, plain = _runs(events, 11), _runs(events, 10)
+    assert len(measured) == len(plain) == 3
+    assert row.n_drafted == sum(r.counters.n_drafted or 0 for r in measured)
+    assert row.n_accepted == sum(r.counters.n_accepted or 0 for r in measured)
+    assert row.n_verify_steps == sum(r.counters.n_verify_steps or 0 for r in measured)
+    assert row.n_plain_steps == sum(r.counters.n_plain_steps or 0 for r in measured)
+    off_s = {r.prompt_id: r.counters.decode_s or 0.0 for r in plain}
+    ratios = {r.prompt_id: off_s[r.prompt_id] / (r.counters.decode_s or 1.0) for r in measured}
+    assert row.by_prompt == pytest.approx(ratios)
+    assert row.ratio_low is not None
+    assert row.ratio is not None
+    assert row.ratio_low < row.ratio
+
+
+def test_stored_calibration_serves_instead_of_a_measured_one(tmp_path: Path) -> None:
+    free = Calibration(verify_s={64: {1: 0.01, 64: 0.01}}).to_json()
+    asked = SpecPrediction(arms=[parse_arm(_NGRAM).full_text()], calibration=free)
+    events = _run(_spec(tmp_path, {"verify_cost": 0.5}, ["off"], prediction=asked))
+    assert not [e for e in events if isinstance(e, CalibrationEvent)]
+    (row,) = _rows(events).values()
+    assert row.ratio is not None
+    assert row.ratio > 1.5
+
+
+def test_uncalibrated_draft_has_a_reason_and_no_number(tmp_path: Path) -> None:
+    known = Calibration(verify_s={64: {1: 0.01, 64: 0.01}}).to_json()
+    arms = [parse_arm(a).full_text() for a in (_SIMPLE, _NGRAM)]
+    asked = SpecPrediction(arms=arms, calibration=known)
+    rows = _rows(_run(_spec(tmp_path, {}, ["off"], prediction=asked)))
+    assert rows[arms[0]].ratio is None
+    assert "Draft dddddddd is not in this calibration" in (rows[arms[0]].reason or "")
+    assert rows[arms[1]].ratio is not None
+
+
+def test_best_arms_are_chained_with_the_best_of_each_draft(tmp_path: Path) -> None:
+    arms = [
+        parse_arm(a).full_text()
+        for a in (_NGRAM, "ngram-mod", _SIMPLE, "draft-simple:model=small,n_max=2")
+    ]
+    asked = SpecPrediction(arms=arms, chain_best=2)
+    spec = _spec(tmp_path, {}, ["off"], calibration=_CALIBRATION, prediction=asked)
+    rows = _rows(_run(spec))
+    chained = [parse_arm(text) for text in rows if "+" in text]
+    assert len(chained) == 4
+    assert all(rows[a.full_text()].ratio is not None for a in chained)
+
+
+def test_progress_of_a_step_counts_runs_and_not_texts(tmp_path: Path) -> None:
+    spec = _spec(tmp_path, {}, ["off"], calibration=_CALIBRATION)
+    events = _run(spec)
+    first = next(e for e in events if isinstance(e, ProgressEvent))
+    assert (first.done, first.total, first.eta_s) == (0, 6, 0.0)
+
+
+def test_engine_whose_passes_are_not_timed_cannot_be_calibrated(tmp_path: Path) -> None:
+    class Untimed:
+        name = "untimed"
+
+    spec = _spec(tmp_path, {}, ["off"], calibration=_CALIBRATION)
+    prepared = [None] * 3
+    steps = Steps(spec, Untimed(), prepared, _KEY, lambda _e: None)  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="untimed engine cannot be calibrated"):
+        steps.calibrate()
