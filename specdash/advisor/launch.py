@@ -49,6 +49,7 @@ class Files:
     repositories: Mapping[str, str] = field(default_factory=dict)
     """Model name or draft reference -> Hugging Face repository, where the header names one."""
     server_path: str = "llama-server"
+    workload: str = "WORKLOAD"
 
 
 def launches(arm: Arm, files: Files, settings: GenerationSettings) -> tuple[Launch, ...]:
@@ -99,7 +100,7 @@ def llama_cpp_python(arm: Arm, files: Files, settings: GenerationSettings) -> La
     calls = arm.calls
     if not arm.is_off and [c.method for c in calls] != ["prompt-lookup"]:
         run = ("python", "-m", "specdash", "run", "--target", files.target_name)
-        command = _command([*run, "--workload", "WORKLOAD", "--arm", arm.text()])
+        command = _command([*run, "--workload", files.workload, "--arm", arm.text()])
         return _none(
             "llama-cpp",
             title,

@@ -48,7 +48,7 @@ def choose(
     queue = [*musts, *(f for f in _by_family(ranked) if f not in musts)]
     chosen: list[Forecast] = []
     skipped = [
-        Skipped(first, next(r.words for r in rungs if r.name == first.rung))
+        Skipped(first, "Its rung of the ladder is not worth it.")
         for first in _firsts([f for f in forecasts if f.rung not in openings | too_large])
     ]
     left_s = budget_s

@@ -9,16 +9,21 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
+from specdash.domain.summary import ArmSummary
 from specdash.domain.workload import content_hash
 from specdash.errors import NotFoundError, UsageError
 from specdash.store.queries import get_job
 from specdash.store.records import known_id
 from specdash.store.session import read_session, write_session
+from specdash.store.summaries import summaries_of
 from specdash.store.tables import (
     ACTIVE_JOB_STATES,
     Advice,
+    Experiment,
     Job,
+    Machine,
     Model,
+    Prediction,
     WorkloadVersion,
     utc_now,
 )
@@ -64,6 +69,18 @@ class AdviceView:
         """Of its steps, as far as they were queued, in order."""
         steps = (self.baseline_experiment_id, self.search_experiment_id, self.confirm_experiment_id)
         return tuple(step for step in steps if step is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedArm:
+    """A stored prediction; ``arm`` is its full text, ``by_prompt`` keyed by prompt id."""
+
+    arm: str
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    by_prompt: Mapping[int, float]
+    reason: str | None
 
 
 def ask(
@@ -174,6 +191,60 @@ def update_advice(engine: Engine, advice_id: int, **values: object) -> None:
     """Set columns of one question."""
     with write_session(engine) as session:
         session.exec(sa.update(Advice).where(col(Advice.id) == advice_id).values(**values))
+
+
+def list_predictions(session: Session, experiment_id: int) -> Sequence[PredictedArm]:
+    """What was predicted from the texts of an experiment, the best first."""
+    statement = (
+        select(Prediction)
+        .where(Prediction.experiment_id == experiment_id)
+        .order_by(col(Prediction.ratio).desc(), col(Prediction.id))
+    )
+    return [
+        PredictedArm(
+            row.arm_text,
+            row.ratio,
+            row.ratio_low,
+            row.ratio_high,
+            {int(k): v for k, v in row.data.get("by_prompt", {}).items()},
+            row.data.get("reason"),
+        )
+        for row in session.exec(statement)
+    ]
+
+
+def summaries_by_mix(
+    session: Session, experiment_id: int, mix: Mapping[str, float]
+) -> Sequence[ArmSummary]:
+    """Arms of an experiment with their categories weighed by ``mix``; empty: alike."""
+    job = session.exec(select(Job).where(Job.experiment_id == experiment_id)).one()
+    return summaries_of(session, [job], {experiment_id: mix})[experiment_id].arms
+
+
+def experiment_by_requester(engine: Engine, requester: str) -> int | None:
+    """The newest experiment that was asked for under this name."""
+    with read_session(engine) as session:
+        return session.exec(
+            select(Experiment.id)
+            .where(Experiment.requester == requester)
+            .order_by(col(Experiment.id).desc())
+        ).first()
+
+
+def newest_experiment(session: Session, engine_name: str, fingerprint: str) -> int | None:
+    """The last experiment that succeeded on an engine and machine."""
+    return session.exec(
+        select(Experiment.id)
+        .join(Job, col(Job.experiment_id) == col(Experiment.id))
+        .join(Machine, col(Machine.id) == col(Experiment.machine_id))
+        .where(
+            Experiment.engine == engine_name,
+            col(Experiment.server).is_(None),
+            Machine.fingerprint == fingerprint,
+            Job.state == "succeeded",
+        )
+        .order_by(col(Job.finished_at).desc())
+    ).first()
 
 
 def job_of(session: Session, experiment_id: int) -> JobView:

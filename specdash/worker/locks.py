@@ -14,8 +14,12 @@ from specdash.settings import Settings
 
 def try_worker_lock(settings: Settings, wait_s: float = 0) -> BaseFileLock | None:
     """The lock of this machine's one worker for this database; ``None`` when another holds it."""
-    digest = hashlib.sha256(settings.resolved_database_url.encode()).hexdigest()[:12]
-    return _try(settings.lock_dir / f"worker-{digest}.lock", wait_s)
+    return _try(settings.lock_dir / f"worker-{_database(settings)}.lock", wait_s)
+
+
+def try_advisor_lock(settings: Settings) -> BaseFileLock | None:
+    """The lock of the one who moves advices of this database on; ``None`` when another does."""
+    return _try(settings.lock_dir / f"advisor-{_database(settings)}.lock")
 
 
 def worker_lives(settings: Settings) -> bool:
@@ -30,6 +34,10 @@ def try_machine_lock(settings: Settings) -> BaseFileLock | None:
     """The lock of this machine's one running experiment, whatever the database."""
     path = settings.machine_lock or _default_machine_lock()
     return _try(path, setting="SPECDASH_MACHINE_LOCK to a file in one")
+
+
+def _database(settings: Settings) -> str:
+    return hashlib.sha256(settings.resolved_database_url.encode()).hexdigest()[:12]
 
 
 def _default_machine_lock() -> Path:

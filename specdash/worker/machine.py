@@ -57,6 +57,7 @@ def machine_facts() -> dict[str, object]:
         "os": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "governor": _read_text(_CPU / "cpu0/cpufreq/scaling_governor"),
+        "gpu_driver": gpu_driver(),
     }
 
 
@@ -81,12 +82,21 @@ def load_snapshot() -> dict[str, object]:
 
 def gpu_names() -> list[str]:
     """Names of NVIDIA GPUs as ``nvidia-smi`` lists them; empty where it is not installed."""
+    return _ask_gpus("name")
+
+
+def gpu_driver() -> str | None:
+    """Version of the NVIDIA driver."""
+    return next(iter(_ask_gpus("driver_version")), None)
+
+
+def _ask_gpus(field: str) -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
     try:
         listed = subprocess.run(
-            [tool, "--query-gpu=name", "--format=csv,noheader"],
+            [tool, f"--query-gpu={field}", "--format=csv,noheader"],
             capture_output=True,
             text=True,
             timeout=_GPU_QUERY_S,

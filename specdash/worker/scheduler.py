@@ -18,6 +18,7 @@ from filelock import BaseFileLock
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
+from specdash.advisor.orchestrate import advance
 from specdash.engines.llama_server_records import reap_orphans
 from specdash.errors import SchemaError, SpecdashError
 from specdash.settings import Settings, load_settings
@@ -35,6 +36,7 @@ from specdash.worker.supervisor import run_job
 CLAIM_S = 1.0
 BEAT_S = 2.0
 REAP_S = 30.0
+ADVISE_S = 1.0
 END_S = 0.5
 SCHEMA_S = 5.0
 _FOLLOW_S = 0.3
@@ -113,6 +115,11 @@ class Worker:
         for job_id in reaped:
             _log.warning("job %d was left by a worker that died; it is now interrupted", job_id)
 
+    def advise(self) -> None:
+        """Move what the advisor was asked one step on."""
+        if not self._draining:
+            advance(self._engine, self._settings)
+
     def drain(self) -> None:
         """Start no further job; the one that runs goes on."""
         self._draining = True
@@ -140,13 +147,14 @@ def make_scheduler(worker: Worker) -> BlockingScheduler:
     """Late ticks run once (no grace time, coalesced) and never beside themselves."""
     scheduler = BlockingScheduler(
         timezone=UTC,
-        executors={"default": ThreadPoolExecutor(5)},
+        executors={"default": ThreadPoolExecutor(6)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
     for name, tick, seconds in (
         ("claim", worker.tick, CLAIM_S),
         ("beat", worker.beat, BEAT_S),
         ("reap", worker.reap, REAP_S),
+        ("advise", worker.advise, ADVISE_S),
     ):
         scheduler.add_job(_guarded(tick), "interval", seconds=seconds, id=name)
     return scheduler

@@ -1,0 +1,107 @@
+"""The answer of an advice from what its steps stored: judged, priced and ready to type."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlmodel import Session
+
+from specdash.advisor.decision import Decision, Evidence, Step
+from specdash.advisor.expiry import key_fields
+from specdash.advisor.judge import Findings, decide_advice
+from specdash.advisor.launch import Files, launches
+from specdash.advisor.plan import SearchPlan
+from specdash.advisor.steps import Context, searched_winner, step_summaries
+from specdash.domain.arms import OFF_ARM, parse_arm
+from specdash.engines.llama_server_binary import find_llama_server
+from specdash.errors import EngineError
+from specdash.settings import Settings
+from specdash.store.models import header_facts
+from specdash.store.queries import experiment_report
+from specdash.store.tables import utc_now
+from specdash.store.views import ExperimentView, ModelView
+
+_STEPS: tuple[Step, ...] = ("baseline", "search", "confirm")
+
+
+def conclude(
+    session: Session, settings: Settings, context: Context, plan: SearchPlan | None
+) -> Decision:
+    """What can be said now, whatever was cut short."""
+    advice = context.advice
+    views = [experiment_report(session, i).experiment for i in advice.experiment_ids]
+    decision = decide_advice(
+        Findings(
+            workload=advice.workload,
+            target=advice.target,
+            plan=plan,
+            search=step_summaries(session, context, advice.search_experiment_id),
+            confirm=step_summaries(session, context, advice.confirm_experiment_id),
+            mix=context.question.mix,
+            budget_s=context.question.budget_s,
+            used_s=context.used_s,
+            cut_short=_cut_short(session, context, plan, views),
+            evidence=[
+                Evidence(step, view.experiment_id)
+                for step, view in zip(_STEPS, views, strict=False)
+            ],
+            decided_at=utc_now().isoformat(),
+        )
+    )
+    arm = parse_arm(decision.arm) if decision.arm is not None else OFF_ARM
+    considered = decision.considered_arm
+    names = parse_arm(considered).draft_models if considered is not None else ()
+    drafts = [d for d in context.drafts if d.name in names]
+    return replace(
+        decision,
+        key_fields=key_fields(views[-1], drafts) if views else {},
+        launches=launches(arm, _files(settings, context), context.question.generation),
+    )
+
+
+def _cut_short(
+    session: Session, context: Context, plan: SearchPlan | None, views: Sequence[ExperimentView]
+) -> list[str]:
+    """What the budget left out, in sentences."""
+    minutes = f"{context.question.budget_s / 60:.3g} minutes"
+    said = []
+    for step, view in zip(_STEPS, views, strict=False):
+        if view.environment.get("budget_ended"):
+            said.append(f"The {minutes} did not suffice for the {step}; what was measured counts.")
+    if plan is None:
+        return said
+    if context.advice.search_experiment_id is None and plan.arms:
+        said.append(f"The {minutes} were over after the baseline; nothing was searched.")
+    elif context.advice.confirm_experiment_id is None:
+        winner = searched_winner(session, context, plan)
+        if winner is not None and winner.ratio.value > 1:
+            said.append(f"The {minutes} were over after the search; nothing was confirmed.")
+    return said
+
+
+def _files(settings: Settings, context: Context) -> Files:
+    models = (context.target, *context.drafts)
+    return Files(
+        target_path=context.target.path or context.target.name,
+        target_name=context.target.name,
+        draft_paths={d.name: d.path or d.name for d in context.drafts},
+        repositories=_repositories(models),
+        server_path=_server_path(settings),
+        workload=context.advice.workload,
+    )
+
+
+def _repositories(models: Sequence[ModelView]) -> Mapping[str, str]:
+    """Hugging Face repositories of the original weights, where a header names one."""
+    found = {}
+    for model in models:
+        facts = header_facts(model)
+        if facts is not None and facts.base_models:
+            found[model.name] = facts.base_models[0]
+    return found
+
+
+def _server_path(settings: Settings) -> str:
+    try:
+        return str(find_llama_server(settings.llama_server))
+    except EngineError:
+        return "llama-server"

@@ -1,0 +1,262 @@
+"""The jobs of an advice: what each measures, and how much of the budget it may take."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlmodel import Session
+
+from specdash.advisor.drafts import make_offer, plain_drafts
+from specdash.advisor.expiry import installed_version
+from specdash.advisor.forecasting import Costs, MemoryPrices, make_plan
+from specdash.advisor.grid import draft_grid, ngram_grid
+from specdash.advisor.judge import Pick, pick
+from specdash.advisor.plan import SearchPlan
+from specdash.advisor.question import Question
+from specdash.domain.arms import Arm, parse_arm
+from specdash.domain.calibration import CalibrationPlan
+from specdash.domain.prompt_split import PromptSplit, split_prompts
+from specdash.domain.records import ArmSummary
+from specdash.settings import Settings
+from specdash.store.advices import AdviceView, job_of, list_predictions, summaries_by_mix
+from specdash.store.calibrations import calibration_of, newest_calibration
+from specdash.store.experiment_request import ExperimentRequest, PredictionRequest
+from specdash.store.queries import experiment_report, get_model, get_workload, list_runs
+from specdash.store.views import ModelView, RunView
+from specdash.worker.machine import machine_facts
+
+BASELINE_SHARE = 0.4
+"""Of the budget, the most that the baseline may take."""
+SEARCH_SHARE = 0.6
+"""Of what is left after it, the least that the search may take; a confirmation keeps the rest."""
+FRESH = timedelta(days=7)
+"""An older calibration is measured anew, though its key is the same."""
+ELIMINATE_FROM = 3
+CONFIRM_ROUNDS = 3
+_CHAIN_BEST = 3
+_REPLAYED_BY = {"llama-server": "llama-cpp"}
+"""Engine of a search -> engine that shows its tokens and can be calibrated, for the baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """An advice with what it is about, and what its finished steps took."""
+
+    advice: AdviceView
+    question: Question
+    target: ModelView
+    drafts: tuple[ModelView, ...]
+    split: PromptSplit
+    mix: dict[str, float]
+    """Weights of the categories: the question's, else the workload's own."""
+    used_s: float
+
+    @property
+    def left_s(self) -> float:
+        return self.question.budget_s - self.used_s
+
+
+def load_context(session: Session, advice: AdviceView) -> Context:
+    """:class:`NotFoundError` when a model or the workload is gone."""
+    question = Question.from_json(advice.request)
+    workload = get_workload(session, question.workload_id)
+    jobs = [job_of(session, experiment_id) for experiment_id in advice.experiment_ids]
+    return Context(
+        advice=advice,
+        question=question,
+        target=get_model(session, question.target_model_id),
+        drafts=tuple(get_model(session, model_id) for model_id in question.draft_ids),
+        split=split_prompts({p.key: p.category for p in workload.prompts}),
+        mix=dict(question.mix or workload.weights),
+        used_s=math.fsum(
+            (job.finished_at - job.started_at).total_seconds()
+            for job in jobs
+            if job.started_at is not None and job.finished_at is not None
+        ),
+    )
+
+
+def baseline_request(session: Session, context: Context) -> ExperimentRequest:
+    """Calibrate unless that was done lately, run ``off``, predict the whole grid from its texts."""
+    question = context.question
+    drafts, _ = plain_drafts(context.target, context.drafts, question.engine)
+    arms: list[Arm] = [*ngram_grid(), *(a for d in drafts for a in draft_grid(d.name))]
+    engine = _REPLAYED_BY.get(question.engine, question.engine)
+    known = _fresh_calibration(session, context, engine, drafts)
+    prediction = PredictionRequest(tuple(arms), known, chain_best=_CHAIN_BEST if drafts else 0)
+    return _request(
+        context,
+        "baseline",
+        engine=engine,
+        drafts={d.name: d.model_id for d in drafts},
+        prompt_keys=context.split.search,
+        calibration=CalibrationPlan() if known is None else None,
+        prediction=prediction,
+        budget_s=question.budget_s * BASELINE_SHARE,
+    )
+
+
+def plan_search(session: Session, settings: Settings, context: Context) -> SearchPlan:
+    """Ladder and shortlist over what the baseline predicted."""
+    baseline = _known(context.advice.baseline_experiment_id)
+    offer = make_offer(context.target, context.drafts, context.question.engine, settings)
+    costs = Costs.of(_off_runs(session, baseline), len(context.split.search))
+    return make_plan(
+        list_predictions(session, baseline),
+        offer,
+        MemoryPrices(context.target, offer.models, context.question),
+        context.split,
+        costs,
+        budget_s=_search_budget_s(session, context),
+    )
+
+
+def search_request(
+    session: Session, context: Context, plan: SearchPlan
+) -> ExperimentRequest | None:
+    """All arms of the plan in interleaved blocks; ``None`` without an arm, or without time."""
+    budget_s = _search_budget_s(session, context)
+    if not plan.arms or budget_s <= 0:
+        return None
+    return _request(
+        context,
+        "search",
+        engine=plan.engine,
+        arms=tuple(parse_arm(text) for text in plan.arms),
+        drafts=_drafts(context),
+        prompt_keys=plan.search_keys,
+        elimination=ELIMINATE_FROM,
+        budget_s=budget_s,
+    )
+
+
+def confirm_request(
+    session: Session, context: Context, plan: SearchPlan
+) -> ExperimentRequest | None:
+    """``off`` and the winner on the other prompts; ``None`` where nothing gained, or too late."""
+    winner = searched_winner(session, context, plan)
+    if winner is None or winner.ratio.value <= 1 or context.left_s <= 0:
+        return None
+    per_round_s = _confirm_s(session, context)
+    rounds = math.floor(context.left_s / per_round_s) if per_round_s > 0 else CONFIRM_ROUNDS
+    return _request(
+        context,
+        "confirm",
+        engine=plan.engine,
+        arms=(parse_arm(winner.summary.text),),
+        drafts=_drafts(context),
+        prompt_keys=plan.confirm_keys,
+        rounds=min(max(rounds, 1), CONFIRM_ROUNDS),
+        budget_s=context.left_s,
+    )
+
+
+def searched_winner(session: Session, context: Context, plan: SearchPlan) -> Pick | None:
+    """The arm that the search picked."""
+    experiment_id = context.advice.search_experiment_id
+    if experiment_id is None:
+        return None
+    memory = {c.arm: c.memory_bytes for c in plan.candidates}
+    return pick(step_summaries(session, context, experiment_id), memory, context.question.mix)
+
+
+def step_summaries(
+    session: Session, context: Context, experiment_id: int | None
+) -> Sequence[ArmSummary]:
+    """Summaries of one step's arms, weighed by the mix; empty for a step that was not made."""
+    if experiment_id is None:
+        return ()
+    return summaries_by_mix(session, experiment_id, context.mix)
+
+
+def calibration_used(session: Session, advice: AdviceView) -> int | None:
+    """The calibration that the predictions rest on."""
+    if advice.baseline_experiment_id is None:
+        return None
+    made = calibration_of(session, advice.baseline_experiment_id)
+    if made is not None:
+        return made.calibration_id
+    protocol = experiment_report(session, advice.baseline_experiment_id).experiment.protocol
+    asked = protocol.get("prediction")
+    used: int | None = asked.get("calibration_id") if isinstance(asked, dict) else None
+    return used
+
+
+def _fresh_calibration(
+    session: Session, context: Context, engine: str, drafts: Sequence[ModelView]
+) -> int | None:
+    """One that still holds, as far as can be told before the engine is loaded."""
+    generation = context.question.generation
+    fields: dict[str, object] = {
+        "machine_fingerprint": machine_facts()["fingerprint"],
+        "engine": engine,
+        "n_ctx": generation.n_ctx,
+        "n_batch": generation.n_batch,
+        "n_ubatch": generation.n_ubatch,
+        "kv_type": generation.kv_type,
+        "gpu_layers": generation.gpu_layers,
+        "n_threads": generation.n_threads,
+        "draft_gpu_layers": generation.draft_gpu_layers,
+        "draft_kv_type": generation.draft_kv_type or generation.kv_type,
+        "draft_threads": generation.draft_threads or generation.n_threads,
+    }
+    version = installed_version(engine)
+    if version is not None:
+        fields["engine_version"] = version
+    if generation.flash_attn != "auto":
+        fields["flash_attn"] = generation.flash_attn
+    found = newest_calibration(
+        session,
+        target_model_id=context.target.model_id,
+        fields=fields,
+        draft_hashes=[d.content_hash for d in drafts],
+    )
+    return found.calibration_id if found is not None and found.age < FRESH else None
+
+
+def _request(context: Context, step: str, **fields: object) -> ExperimentRequest:
+    question = context.question
+    asked: dict[str, object] = {
+        "arms": (),
+        "rounds": 1,
+        "max_tokens": question.max_tokens,
+        "generation": question.generation,
+        "purpose": step,
+        "note": f"Advice {context.advice.advice_id}: {step}",
+        # By this a step that was queued just before a crash is found again.
+        "requester": requester(context.advice.advice_id, step),
+        "allow_duplicate": True,
+        **fields,
+    }
+    return ExperimentRequest(question.workload_id, question.target_model_id, **asked)  # type: ignore[arg-type]
+
+
+def requester(advice_id: int, step: str) -> str:
+    """Who asks for the experiment of a step."""
+    return f"advice-{advice_id}-{step}"
+
+
+def _search_budget_s(session: Session, context: Context) -> float:
+    left = context.left_s
+    return max(SEARCH_SHARE * left, left - CONFIRM_ROUNDS * _confirm_s(session, context))
+
+
+def _confirm_s(session: Session, context: Context) -> float:
+    """About what one round of the confirmation takes: two arms, no faster than ``off``."""
+    baseline = context.advice.baseline_experiment_id
+    runs = _off_runs(session, baseline) if baseline is not None else []
+    return 2 * Costs.of(runs, len(context.split.confirm)).off_s()
+
+
+def _off_runs(session: Session, experiment_id: int) -> list[RunView]:
+    return [r for r in list_runs(session, experiment_id) if r.arm == "off" and not r.is_warmup]
+
+
+def _drafts(context: Context) -> dict[str, int]:
+    return {d.name: d.model_id for d in context.drafts}
+
+
+def _known(experiment_id: int | None) -> int:
+    assert experiment_id is not None
+    return experiment_id
