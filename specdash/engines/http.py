@@ -31,10 +31,14 @@ _MESSAGE_CHARS = 400
 class ServerRefusal(EngineError):
     """The server answered with an error status; ``status`` and its own words are kept."""
 
-    def __init__(self, message: str, hint: str | None, *, status: int, said: str) -> None:
+    def __init__(
+        self, message: str, hint: str | None, *, status: int, said: str, body: str = ""
+    ) -> None:
         super().__init__(message, hint)
         self.status = status
         self.said = said
+        self.body = body
+        """The whole answer, for codes and keys that ``said`` leaves out."""
 
 
 class ServerUnreachable(EngineError):
@@ -268,6 +272,7 @@ class HttpServer:
             hint,
             status=status,
             said=said,
+            body=self._hide_token(response.text),
         )
 
     def _json(self, path: str, response: httpx.Response) -> Json:
