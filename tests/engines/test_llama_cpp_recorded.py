@@ -2,8 +2,8 @@
 
 By default every recorded configuration runs on one prompt, and ``off`` on all; with
 ``SPECDASH_TEST_ALL_RECORDED=1`` all 126 runs are repeated. Ids depend on the processor's kernels:
-where they differ from the recorded ones, the run is compared with a llama-server on this machine
-(``SPECDASH_LLAMA_SERVER`` or the path); without one the test is skipped and says so.
+where they differ from the recorded ones, the run is compared with a llama-server on this machine;
+without one the test is skipped and says so.
 """
 
 import gzip
@@ -17,17 +17,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.llama_server_process import (
-    Completion,
-    LlamaServer,
-    find_llama_server,
-    spec_flags,
-)
 from specdash.domain.arms import parse_arm
 from specdash.domain.workload import Message, Prompt
-from specdash.engines.base import GenerationSettings, ModelFile, RunRecord
+from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt, RunRecord
 from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.engines.llama_cpp_trial import repacked_weights_work
+from specdash.engines.llama_server import LlamaServerEngine
+from tests.helpers.real_llama_server import real_llama_server
 
 pytestmark = pytest.mark.real_model
 
@@ -58,14 +54,21 @@ def chosen_runs() -> list[dict[str, Any]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def engine(demo_path: Path, q4_0_draft: Path) -> Iterator[LlamaCppEngine]:
-    made = LlamaCppEngine()
-    made.load(
+def loaded(
+    demo_path: Path, q4_0_draft: Path
+) -> tuple[ModelFile, dict[str, ModelFile], GenerationSettings]:
+    """What both engines load."""
+    return (
         ModelFile("demo", str(demo_path), "demo"),
         {"Q4_0": ModelFile("Q4_0", str(q4_0_draft), "q4_0")},
         GenerationSettings(n_ctx=4096, n_threads=1, flash_attn="off"),
     )
+
+
+@pytest.fixture(scope="module")
+def engine(demo_path: Path, q4_0_draft: Path) -> Iterator[LlamaCppEngine]:
+    made = LlamaCppEngine()
+    made.load(*loaded(demo_path, q4_0_draft))
     yield made
     made.close()
 
@@ -83,21 +86,25 @@ def run_recorded(engine: LlamaCppEngine, recorded: dict[str, Any]) -> RunRecord:
 
 @pytest.fixture
 def ask_llama_server(
-    demo_path: Path, q4_0_draft: Path
-) -> Callable[[dict[str, Any]], Completion | None]:
+    demo_path: Path, q4_0_draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[dict[str, Any]], RunRecord | None]:
     """The same request to a llama-server on this machine; ``None`` where none is installed."""
 
-    def ask(recorded: dict[str, Any]) -> Completion | None:
-        server = find_llama_server()
+    def ask(recorded: dict[str, Any]) -> RunRecord | None:
+        server = real_llama_server()
         if server is None:
             return None
-        prompt = RECORDED["prompts"][recorded["prompt"]]
+        monkeypatch.setenv("SPECDASH_LLAMA_SERVER", str(server))
+        ids = tuple(RECORDED["prompts"][recorded["prompt"]]["ids"])
+        n_predict = RECORDED["made_with"]["request"]["n_predict"]
         arm = parse_arm(arm_text(recorded["config"]))
-        flags = ["-m", str(demo_path), "-np", "1", "-c", "4096", "-t", "1", "-tb", "1"]
-        flags += ["-fa", "off"]
-        flags += [] if repacked_weights_work() else ["--no-repack"]
-        with LlamaServer(server, flags + spec_flags(arm, {"Q4_0": q4_0_draft})) as running:
-            return running.complete(prompt["ids"], RECORDED["made_with"]["request"]["n_predict"])
+        engine = LlamaServerEngine()
+        try:
+            engine.load(*loaded(demo_path, q4_0_draft))
+            assert engine.check_arm(arm).ready
+            return engine.run(arm, PreparedPrompt("p", "a", ids, n_predict))
+        finally:
+            engine.close()
 
     return ask
 
@@ -106,7 +113,7 @@ def ask_llama_server(
 def test_ids_and_counters_are_those_of_llama_server(
     engine: LlamaCppEngine,
     recorded: dict[str, Any],
-    ask_llama_server: Callable[[dict[str, Any]], Completion | None],
+    ask_llama_server: Callable[[dict[str, Any]], RunRecord | None],
 ) -> None:
     run = run_recorded(engine, recorded)
     c = run.counters
@@ -128,7 +135,8 @@ def test_ids_and_counters_are_those_of_llama_server(
             f"weights {'on' if repacked_weights_work() else 'off'}) give other numbers than those "
             f"of {RECORDED['made_with']['processor']}: {what}; no llama-server to compare with"
         )
-    assert ours == (answer.token_ids, answer.n_drafted, answer.n_accepted)
+    theirs = answer.counters
+    assert ours == (list(answer.token_ids), theirs.n_drafted, theirs.n_accepted)
 
 
 @pytest.mark.parametrize("key", RECORDED["prompts"])
