@@ -120,6 +120,38 @@ _FLAGS: dict[str, tuple[str, str]] = {
         "an odd run",
         "An unusually fast or slow run; it is kept in the statistics.",
     ),
+    "shared_server": (
+        "a shared server",
+        "Somebody else used the server during some runs: their speed is not clean.",
+    ),
+    "warm_cache": (
+        "a warm cache",
+        "The server remembered a part of a prompt, so its first token came too early.",
+    ),
+    "warm_pool": (
+        "a warm drafter",
+        "The server keeps what it learned from earlier requests; its runs are not cold.",
+    ),
+    "merged_first_chunk": (
+        "tokens in one piece",
+        "The first tokens came in one piece; the decode time is scaled for that.",
+    ),
+    "gathered_stream": (
+        "a gathered stream",
+        "The whole answer came at once, so something on the way gathers it: it has no decode time.",
+    ),
+    "server_clock": (
+        "the server's clock",
+        "Times are the server's own, not those at which the answer arrived.",
+    ),
+    "unclear_clock": (
+        "an unclear clock",
+        "The speed the server names fits none of the meanings its times are known to have.",
+    ),
+    "unsound_counts": (
+        "counters do not add up",
+        "The server's draft counters contradict each other; they are kept as they came.",
+    ),
 }
 """Flag -> a few words, and the sentence behind them."""
 
