@@ -132,6 +132,10 @@ _FLAGS: dict[str, tuple[str, str]] = {
         "a warm drafter",
         "The server keeps what it learned from earlier requests; its runs are not cold.",
     ),
+    "synthetic": (
+        "made-up acceptance",
+        "The server was told to make its acceptance up (--spec-synth-*): no real speed or text.",
+    ),
     "merged_first_chunk": (
         "tokens in one piece",
         "The first tokens came in one piece; the decode time is scaled for that.",
