@@ -1,10 +1,11 @@
 """What can be asked of an experiment, and the checks that need no database."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from specdash.domain.arms import Arm
 from specdash.domain.calibration import CalibrationPlan
+from specdash.domain.workload import Prompt
 from specdash.engines.base import FLASH_ATTN_NAMES, KV_TYPE_NAMES, GenerationSettings
 from specdash.engines.registry import ENGINES, EngineInfo, engine_info
 from specdash.errors import UsageError
@@ -224,6 +225,14 @@ def arms_problem(request: ExperimentRequest) -> str | None:
                 where = f" at server '{request.server}'" if request.server else ""
                 return f"{info.title}{where} does not run {call.method}."
     return None
+
+
+def chosen_prompts(request: ExperimentRequest, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
+    """Those of a workload that are to be run, in their order."""
+    if request.prompt_keys is None:
+        return prompts[: request.n_prompts]
+    by_key = {prompt.key: prompt for prompt in prompts}
+    return [by_key[key] for key in request.prompt_keys if key in by_key]
 
 
 def max_rounds(request: ExperimentRequest) -> int | None:

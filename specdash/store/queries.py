@@ -27,6 +27,7 @@ from specdash.store.summaries import summaries_of
 from specdash.store.sweeps import arms_under_load
 from specdash.store.tables import (
     ACTIVE_JOB_STATES,
+    MEASURE,
     ArmRow,
     Experiment,
     ExperimentArm,
@@ -224,7 +225,7 @@ def baseline_run(session: Session, run: Run) -> Run | None:
 def history(
     session: Session, filters: HistoryFilter, *, limit: int | None = None, offset: int = 0
 ) -> Sequence[HistoryRow]:
-    """On-arms of experiments that have started, newest first."""
+    """On-arms of experiments that have started, newest first; steps of the advisor are left out."""
     statement = (
         sa.select(
             Experiment, Job, WorkloadVersion, Model, Machine, ExperimentArm, col(ArmRow.identity)
@@ -290,7 +291,7 @@ def history_facets(session: Session) -> dict[str, dict[str, int]]:
         .join(WorkloadVersion, col(WorkloadVersion.id) == col(Experiment.workload_id))
         .join(Model, col(Model.id) == col(Experiment.target_model_id))
         .join(Machine, col(Machine.id) == col(Experiment.machine_id), isouter=True)
-        .where(col(Job.state) != "queued")
+        .where(col(Job.state) != "queued", col(Experiment.purpose) == MEASURE)
     )
     for tags, state, workload, target, machine in session.execute(statement):
         counts["tags"].update(tags)
@@ -302,7 +303,8 @@ def history_facets(session: Session) -> dict[str, dict[str, int]]:
     arms = session.exec(
         select(ExperimentArm.text, sa.func.count())
         .join(Job, col(Job.experiment_id) == col(ExperimentArm.experiment_id))
-        .where(ExperimentArm.text != "off", Job.state != "queued")
+        .join(Experiment, col(Experiment.id) == col(ExperimentArm.experiment_id))
+        .where(ExperimentArm.text != "off", Job.state != "queued", Experiment.purpose == MEASURE)
         .group_by(ExperimentArm.text)
     )
     counts["arms"].update(dict(arms.all()))
@@ -358,7 +360,11 @@ def _runs() -> Any:
 
 
 def _history_conditions(filters: HistoryFilter) -> list[sa.ColumnElement[bool]]:
-    conditions = [col(ExperimentArm.text) != "off", col(Job.state) != "queued"]
+    conditions = [
+        col(ExperimentArm.text) != "off",
+        col(Job.state) != "queued",
+        col(Experiment.purpose) == MEASURE,
+    ]
     for values, column in (
         (filters.workloads, col(WorkloadVersion.name)),
         (filters.targets, col(Model.name)),

@@ -20,7 +20,8 @@ SQLModel.metadata.naming_convention = {  # before the first table: unnamed ones 
 
 JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled", "interrupted")
 ACTIVE_JOB_STATES = ("queued", "running")
-PURPOSES = ("measure", "calibrate", "baseline", "search", "confirm")
+MEASURE = "measure"
+PURPOSES = (MEASURE, "calibrate", "baseline", "search", "confirm")
 """Why an experiment was made; all but the first are steps of the advisor."""
 ARM_STATUSES = ("pending", "measured", "inactive", "unsupported", "partial", "failed")
 

@@ -22,7 +22,7 @@ from specdash.engines.probe_client import count_prompt_tokens, library_info
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.gguf.fit import kind_words
 from specdash.gguf.header import ModelKind
-from specdash.store.experiment_request import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest, chosen_prompts
 from specdash.store.models import header_facts, resolve_model
 from specdash.store.queries import get_model, get_workload
 from specdash.store.remote_models import REMOTE
@@ -68,7 +68,7 @@ def preflight(store: Engine, request: ExperimentRequest) -> tuple[Check, ...]:
         workload = get_workload(session, request.workload_id)
         drafts, missing = _drafts(session, request)
         pace = _pace(session, request.target_model_id) if request.server is None else None
-        prompts = workload.prompts[: request.n_prompts]
+        prompts = chosen_prompts(request, workload.prompts)
         of_engine = engine_checks(session, request, target, len(prompts))
     case = _Case(request, target, drafts, prompts, pace)
     found = [*missing, *of_engine, *_model_checks(case), *_protocol_checks(case)]

@@ -48,7 +48,6 @@ from specdash.worker.protocol import (
     SplitEvent,
     SweepEvent,
 )
-from specdash.worker.steps import Steps
 from specdash.worker.sweeping import Sweeping
 
 _OOM_SCORE = "500"
@@ -173,18 +172,19 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             )
         )
         ready = _check_arms(spec, engine, channel)
-        steps = Steps(
-            spec, engine, prepared, _calibration_fields(spec, facts, engine_facts), channel.send
-        )
-        steps.calibrate()
+        steps = None
+        if spec.calibration is not None or spec.prediction is not None:
+            # scipy takes memory and time that only this needs.
+            from specdash.worker.steps import Steps
 
-        def send(event: _Event) -> None:
-            channel.send(event)
-            steps.watch(event)
-
+            fields = _calibration_fields(spec, facts, engine_facts)
+            steps = Steps(spec, engine, prepared, fields, channel.send)
+            steps.calibrate()
+        send = channel.send if steps is None else steps.watching(channel.send)
         measuring = Measuring(spec, ready, prepared, engine, send, began=began)
         measuring.measure()
-        steps.finish()
+        if steps is not None:
+            steps.finish()
         if spec.concurrency:
             _sweep(spec, measuring, prepared, engine, channel)
     finally:

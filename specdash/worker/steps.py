@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from specdash.advisor.grid import chains
 from specdash.domain.arms import Arm, parse_arm
@@ -24,6 +25,7 @@ from specdash.worker.protocol import (
 )
 from specdash.worker.replaying import PlainText
 
+_T = TypeVar("_T")
 _Send = Callable[[PhaseEvent | ProgressEvent | CalibrationEvent | PredictionEvent], None]
 
 
@@ -71,6 +73,15 @@ class Steps:
         found = self._engine.calibrate(text, plan, self._timed())
         self._calibration = replace(found, key_fields=dict(self._key_fields))
         self._send(CalibrationEvent(data=self._calibration.to_json()))
+
+    def watching(self, send: Callable[[_T], None]) -> Callable[[_T], None]:
+        """``send`` that shows every event to :meth:`watch` as well."""
+
+        def send_and_watch(event: _T) -> None:
+            send(event)
+            self.watch(event)
+
+        return send_and_watch
 
     def watch(self, event: object) -> None:
         """Keep what the steps after the runs need of a run."""
