@@ -32,6 +32,7 @@ page = st.navigation(
         "Library": [
             st.Page(nav.MODELS, title="Models and pairs", icon=":material/deployed_code:"),
             st.Page(nav.WORKLOADS, title="Workloads", icon=":material/library_books:"),
+            st.Page(nav.ENGINES, title="Engines", icon=":material/dns:"),
         ],
     }
 )

@@ -22,6 +22,8 @@ class EngineInfo:
     module: str
     class_name: str
     methods: frozenset[str]
+    summary: str
+    """One sentence for a person who chooses."""
     address: Literal["none", "optional", "required"] = "none"
     """Whether it is reached at the address of a registered server."""
     default_url: str | None = None
@@ -45,6 +47,8 @@ ENGINES: dict[str, EngineInfo] = {
             "specdash.engines.llama_cpp",
             "LlamaCppEngine",
             _IN_PROCESS - {"server"},
+            "Loads your GGUF files in the measuring process; needs nothing else and counts "
+            "everything.",
         ),
         EngineInfo(
             "llama-server",
@@ -52,6 +56,8 @@ ENGINES: dict[str, EngineInfo] = {
             "specdash.engines.llama_server",
             "LlamaServerEngine",
             _LLAMA_SERVER | _BY_LABEL,
+            "llama.cpp's own server, started once per arm; adds EAGLE-3, DFlash, DSpark, MTP and "
+            "parallel requests.",
             address="optional",
             default_url="http://127.0.0.1:8080",
             is_parallel=True,
@@ -62,6 +68,7 @@ ENGINES: dict[str, EngineInfo] = {
             "specdash.engines.lm_studio",
             "LmStudioEngine",
             frozenset({"off", "draft-simple", "draft-mtp"}),
+            "A running LM Studio, told over its API which draft to load beside the model.",
             address="required",
             default_url="http://127.0.0.1:1234",
             is_parallel=True,
@@ -72,6 +79,7 @@ ENGINES: dict[str, EngineInfo] = {
             "specdash.engines.vllm",
             "VllmEngine",
             _BY_LABEL,
+            "A running vLLM as it was started: one server with speculation, one without.",
             address="required",
             default_url="http://127.0.0.1:8000",
             is_parallel=True,
@@ -82,6 +90,7 @@ ENGINES: dict[str, EngineInfo] = {
             "specdash.engines.sglang",
             "SglangEngine",
             _BY_LABEL,
+            "A running SGLang as it was started: one server with speculation, one without.",
             address="required",
             default_url="http://127.0.0.1:30000",
             is_parallel=True,
@@ -92,6 +101,7 @@ ENGINES: dict[str, EngineInfo] = {
             "specdash.engines.scripted",
             "ScriptedEngine",
             frozenset(METHODS),
+            "Computes made-up runs from a script; for tests and screenshots.",
             is_parallel=True,
             is_fake=True,
         ),

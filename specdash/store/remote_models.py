@@ -37,6 +37,32 @@ def register_remote(
         return [_register(session, server, i, facts) for i, facts in models.items()]
 
 
+def register_offered(engine: Engine, server: ServerView) -> list[ModelView]:
+    """Models the server named in its test, but for those that are files here."""
+    with read_session(engine) as session:
+        held = {
+            i: facts
+            for i, facts in server.models.items()
+            if _file_here(session, server, facts.get("model_path")) is None
+        }
+    return register_remote(engine, server, held)
+
+
+def models_at(session: Session, server: ServerView) -> list[ModelView]:
+    """What can be measured at this server, in the order in which it named its models."""
+    found = []
+    for model_id, facts in server.models.items():
+        file = _file_here(session, server, facts.get("model_path"))
+        if file is not None:
+            found.append(file)
+            continue
+        digest = remote_hash(server.engine, model_id)
+        row_id = session.exec(select(Model.id).where(Model.content_hash == digest)).first()
+        if row_id is not None:
+            found.append(get_model(session, row_id))
+    return found
+
+
 def split_reference(session: Session, reference: str) -> tuple[ServerView, str] | None:
     """Server and model id of ``SERVER/ID``; ``None`` when it does not begin with a server."""
     name, slash, model_id = reference.partition("/")

@@ -24,6 +24,9 @@ _MARKS = {
     "info": ":gray[:material/info:]",
 }
 _FIELDS = {
+    "engine": "Engine",
+    "server": "Server",
+    "concurrency": "Parallel requests",
     "target": "Target",
     "arms": "Pair",
     "n_prompts": "Prompts",

@@ -7,16 +7,21 @@ from collections.abc import Sequence
 import streamlit as st
 from sqlalchemy.engine import Engine
 
+from specdash.advisor.expiry import changes_since
 from specdash.domain.workload import Workload
 from specdash.gguf.scan import ScanProblem
 from specdash.settings import Settings, load_settings
 from specdash.store import advices as stored_advices
-from specdash.store import drafters, measured, passes, queries, unusable
+from specdash.store import calibrations as stored_calibrations
+from specdash.store import drafters, measured, passes, queries, remote_models, unusable
+from specdash.store import servers as stored_servers
 from specdash.store.advices import AdviceView
+from specdash.store.calibrations import CalibrationView
 from specdash.store.drafters import DrafterShare
 from specdash.store.measured import MeasuredLoad
 from specdash.store.passes import ExperimentPasses
 from specdash.store.selfcheck import SelfCheckView, self_check_of
+from specdash.store.servers import ServerView
 from specdash.store.session import make_engine, read_session
 from specdash.store.views import (
     ExperimentReport,
@@ -87,7 +92,7 @@ def advice(advice_id: int) -> AdviceView:
 
 def advice_changes(advice: AdviceView) -> Sequence[str]:
     """What an answer depends on and has changed since; empty: it still holds."""
-    return ()
+    return _advice_changes(*_key(), advice.advice_id)
 
 
 def report(experiment_id: int) -> ExperimentReport:
@@ -114,12 +119,32 @@ def models() -> Sequence[ModelView]:
     return _models(*_key())
 
 
+def servers() -> Sequence[ServerView]:
+    with read_session(engine()) as session:
+        return stored_servers.list_servers(session)
+
+
+def models_at(server: ServerView) -> Sequence[ModelView]:
+    """What can be measured at this server, as its last test named it."""
+    with read_session(engine()) as session:
+        return remote_models.models_at(session, server)
+
+
 def measured_loads() -> Sequence[MeasuredLoad]:
     return _measured_loads(*_key())
 
 
 def unusable_files() -> Sequence[ScanProblem]:
     return _unusable_files(*_key())
+
+
+def calibration(calibration_id: int) -> CalibrationView:
+    return _calibration(*_key(), calibration_id)
+
+
+def calibrations(target_model_id: int) -> Sequence[CalibrationView]:
+    """Of one target, newest first."""
+    return _calibrations(*_key(), target_model_id)
 
 
 def experiment_passes(job: JobView) -> ExperimentPasses:
@@ -197,6 +222,25 @@ def _measured_loads(url: str, revision: int) -> Sequence[MeasuredLoad]:
 def _unusable_files(url: str, revision: int) -> Sequence[ScanProblem]:
     with read_session(_engine(url)) as session:
         return unusable.unusable_files(session)
+
+
+@st.cache_data(max_entries=64, ttl=60, show_spinner=False)
+def _advice_changes(url: str, revision: int, advice_id: int) -> tuple[str, ...]:
+    """Files and packages change without the database, hence the short life."""
+    with read_session(_engine(url)) as session:
+        return changes_since(session, stored_advices.get_advice(session, advice_id))
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _calibration(url: str, revision: int, calibration_id: int) -> CalibrationView:
+    with read_session(_engine(url)) as session:
+        return stored_calibrations.get_calibration(session, calibration_id)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _calibrations(url: str, revision: int, target_model_id: int) -> Sequence[CalibrationView]:
+    with read_session(_engine(url)) as session:
+        return stored_calibrations.list_calibrations(session, target_model_id=target_model_id)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)

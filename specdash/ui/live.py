@@ -25,6 +25,7 @@ _PHASES = {
     "calibrating": "timing passes",
     "warm-up": "warming up",
     "measuring": "measuring",
+    "parallel": "measuring parallel requests",
     "predicting": "predicting from the texts",
     "comparing": "comparing outputs",
     "done": "storing results",

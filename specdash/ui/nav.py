@@ -15,6 +15,7 @@ COMPARE = f"{_FOLDER}/compare.py"
 HISTORY = f"{_FOLDER}/history.py"
 MODELS = f"{_FOLDER}/models.py"
 WORKLOADS = f"{_FOLDER}/workloads.py"
+ENGINES = f"{_FOLDER}/engines.py"
 ADVISOR = f"{_FOLDER}/advisor.py"
 
 
@@ -35,6 +36,16 @@ def compare_link(a: str, b: str, label: str) -> None:
     """``a`` and ``b`` as :func:`specdash.store.comparison.choice_text` writes them."""
     st.page_link(
         COMPARE, label=label, icon=":material/compare_arrows:", query_params={"a": a, "b": b}
+    )
+
+
+def advisor_link(label: str) -> None:
+    st.page_link(ADVISOR, label=label, icon=":material/explore:")
+
+
+def advice_link(advice_id: int, label: str) -> None:
+    st.page_link(
+        ADVISOR, label=label, icon=":material/explore:", query_params={"id": str(advice_id)}
     )
 
 

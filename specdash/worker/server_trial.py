@@ -10,7 +10,7 @@ from specdash.engines.base import ServerAddress
 from specdash.engines.server_check import ServerCheck, check_server
 from specdash.errors import SpecdashError
 from specdash.settings import Settings
-from specdash.store.remote_models import register_remote
+from specdash.store.remote_models import register_offered
 from specdash.store.servers import ServerView, get_server, record_test
 from specdash.store.session import read_session
 from specdash.store.tokens import read_token, token_path
@@ -53,7 +53,7 @@ def try_server(
             "warnings": list(check.warnings),
         },
     )
-    register_remote(engine, tested, tested.models)
+    register_offered(engine, tested)
     return tested
 
 
