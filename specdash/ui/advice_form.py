@@ -14,6 +14,7 @@ from specdash.advisor.question import (
     check_question,
     put_question,
 )
+from specdash.domain.pairing import PairVerdict
 from specdash.engines.base import GenerationSettings
 from specdash.engines.registry import ENGINES
 from specdash.store.views import ModelView, WorkloadView
@@ -85,7 +86,7 @@ def _choice(name: str, options: Sequence[str], key: str) -> str:
 
 
 def _drafts(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
-    found = every_draft_for(target, [m for m in models if m.path is not None])
+    found = _candidates(target, [m for m in models if m.path is not None])
     fitting = {d.model.name: d for d in found if d.verdict.compatible}
     refused = [d for d in found if not d.verdict.compatible]
     chosen = st.multiselect(
@@ -110,6 +111,18 @@ def _drafts(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
     return [fitting[name] for name in chosen]
 
 
+def _candidates(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
+    """Every other model with its verdict; a scripted target takes other scripts, and only those."""
+    if not _is_script(target):
+        return every_draft_for(target, [m for m in models if not _is_script(m)])
+    others = [m for m in models if _is_script(m) and m.model_id != target.model_id]
+    return [Draft(m, PairVerdict(True, None, "a script opens no draft")) for m in others]
+
+
+def _is_script(model: ModelView) -> bool:
+    return (model.path or "").endswith(_SCRIPT)
+
+
 def _offer(target: ModelView, draft: Draft) -> str:
     """``small (draft-simple, 120 MiB more memory, fits)``."""
     price = _price(target, draft.model)
@@ -127,9 +140,8 @@ def _price(target: ModelView, draft: ModelView) -> int | None:
 
 
 def _total(target: ModelView, draft: ModelView | None) -> int | None:
-    return _estimates(
-        (target.content_hash, target.path, draft and draft.content_hash), target, draft
-    )
+    key = (target.content_hash, target.path, draft.content_hash if draft is not None else None)
+    return _estimates(key, target, draft)
 
 
 @st.cache_data(max_entries=128, show_spinner=False)
@@ -194,7 +206,7 @@ def _mix(workload: WorkloadView) -> Mapping[str, float]:
 
 def _settings(target: ModelView) -> tuple[str, GenerationSettings]:
     cpus = data.settings().threads or allowed_cpus()
-    is_script = (target.path or "").endswith(_SCRIPT)
+    is_script = _is_script(target)
     engines = ["scripted"] if is_script else [e for e in SEARCH_ENGINES if not ENGINES[e].is_fake]
     with st.expander("Engine and settings", icon=":material/tune:"):
         left, right = st.columns(2)

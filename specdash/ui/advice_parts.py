@@ -6,7 +6,7 @@ import streamlit as st
 
 from specdash.advisor.decision import Candidate, Decision, Rung
 from specdash.store.advices import AdviceView
-from specdash.ui import advice_charts, components, data, nav, tables, why_panel
+from specdash.ui import advice_charts, calibration_part, components, data, nav, tables, why_panel
 from specdash.ui import advice_words as words
 from specdash.ui import format as fmt
 
@@ -145,6 +145,8 @@ def why(decision: Decision) -> None:
 
 def calibration(advice: AdviceView) -> None:
     """What passes cost here, as calibrated for this advice."""
+    if advice.calibration_id is not None:
+        calibration_part.show(data.calibration(advice.calibration_id))
 
 
 def evidence(advice: AdviceView, decision: Decision | None) -> None:

@@ -89,7 +89,9 @@ def steps(advice: AdviceView) -> tuple[StepMark, ...]:
         now: StepState = "running" if advice.state == "running" else "waiting"
         if not advice.is_active:
             now = "stopped"
-        states = ["done"] * at + [now] + ["waiting"] * (len(_STEPS) - at - 1)
+        done: list[StepState] = ["done"] * at
+        waiting: list[StepState] = ["waiting"] * (len(_STEPS) - at - 1)
+        states = [*done, now, *waiting]
     return tuple(StepMark(t, w, s) for (t, w), s in zip(_STEPS, states, strict=True))
 
 

@@ -15,7 +15,7 @@ from specdash.domain.why import Source, Why, explain
 from specdash.domain.why_words import why_sentence
 from specdash.store.passes import ExperimentPasses
 from specdash.store.views import ExperimentReport, ExperimentView, HistoryFilter, HistoryRow
-from specdash.ui import components, data, tables, why_charts
+from specdash.ui import calibration_part, components, data, tables, why_charts
 from specdash.ui import format as fmt
 from specdash.ui.why_charts import MeasuredLength
 
@@ -50,7 +50,9 @@ def show_arm(report: ExperimentReport, arm: ArmSummary) -> None:
         return
     experiment = report.experiment
     weights = data.workload(experiment.workload_id).weights
-    item = explained(arm, data.experiment_passes(experiment.job), weights, None)
+    view = calibration_part.of_experiment(experiment)
+    calibration = view.calibration if view is not None else None
+    item = explained(arm, data.experiment_passes(experiment.job), weights, calibration)
     if item is not None:
         show(experiment, item, report.arms)
 
@@ -183,7 +185,7 @@ def _prices(
         calibration is not None
         and own.depth is not None
         and len(own.draft_hashes) < 2
-        and all(h in calibration.draft_s for h in own.draft_hashes)
+        and calibration_part.covers(calibration, own.draft_hashes)
     ):
         costs = calibration.costs(next(iter(own.draft_hashes), None), own.depth)
         return Prices(costs, "from acceptance and calibration", _LONGEST)

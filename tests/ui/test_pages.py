@@ -30,6 +30,7 @@ ALL_PAGES = (
     nav.HISTORY,
     nav.MODELS,
     nav.WORKLOADS,
+    nav.ADVISOR,
 )
 
 

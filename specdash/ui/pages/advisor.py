@@ -10,6 +10,7 @@ from specdash.store.advices import RESUMABLE_STATES, AdviceView, cancel_advice, 
 from specdash.ui import advice_form, advice_parts, components, data, live, nav, tables
 from specdash.ui import advice_words as words
 from specdash.ui import format as fmt
+from specdash.ui.words import JOB_STATES
 
 
 def _stage(advice: AdviceView) -> tuple[object, ...]:
@@ -28,7 +29,7 @@ def _live_part(advice_id: int) -> None:
 
 def _progress(advice: AdviceView) -> None:
     """Badge, bar, numbers, five steps: the same elements in every state."""
-    mark = words.JOB_STATES[advice.state]
+    mark = JOB_STATES[advice.state]
     job = advice.job
     doing = "stopping" if advice.cancel_requested else live.phase(job) if job else "waiting"
     st.markdown(f"{mark.markdown()} {doing}")
@@ -73,7 +74,7 @@ def _status(advice: AdviceView) -> None:
             )
         return
     if advice.state in RESUMABLE_STATES:
-        mark = words.JOB_STATES[advice.state]
+        mark = JOB_STATES[advice.state]
         why = advice.error_text or "It was stopped before it had an answer."
         (st.error if advice.state == "failed" else st.info)(fmt.plain(why), icon=mark.icon)
         with st.container(border=True):

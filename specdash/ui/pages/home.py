@@ -6,7 +6,7 @@ import streamlit as st
 
 from specdash.domain.verdict import Verdict
 from specdash.store.views import HistoryFilter, JobView
-from specdash.ui import components, data, live, nav, verdicts
+from specdash.ui import advice_home, components, data, live, nav, verdicts
 from specdash.ui import format as fmt
 from specdash.ui.board import BoardRow, verdict_board
 from specdash.ui.demo import demo_missing, queue_demo
@@ -133,6 +133,7 @@ def _page() -> None:
         _empty()
     elif not rows:
         st.caption("The first verdicts appear here when an experiment is done.")
+    advice_home.show()
 
 
 with components.page_guard():

@@ -92,6 +92,7 @@ def _weights(view: WorkloadView) -> None:
         if st.form_submit_button("Store weights"):
             set_weights(data.engine(), view.workload_id, chosen)
             st.success("Stored. Verdicts of this version are weighed by it from now on.")
+            nav.advisor_link("Ask the advisor for the best draft of this mix")
 
 
 def _start_edit(workload_id: int) -> None:

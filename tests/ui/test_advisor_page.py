@@ -1,0 +1,248 @@
+"""The advisor's page: asking, watching, going on, reading the answer."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from advice_fakes import CANDIDATES, DECISION, RUNGS, SIMPLE
+from sqlalchemy.engine import Engine
+from sqlmodel import select
+from streamlit.testing.v1 import AppTest
+
+from specdash.advisor.plan import SearchPlan
+from specdash.advisor.question import Question
+from specdash.domain.calibration import Calibration
+from specdash.settings import PROJECT_ROOT
+from specdash.store.advices import ask, get_advice, list_advices, update_advice
+from specdash.store.calibrations import save_calibration
+from specdash.store.session import read_session, write_session
+from specdash.store.tables import Experiment
+from specdash.ui import gate, nav
+
+sys.path.insert(0, str(PROJECT_ROOT / "tests/helpers"))
+import seeding
+
+
+@pytest.fixture(autouse=True)
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("SPECDASH_WORKER", "external")
+    monkeypatch.setattr(gate, "_prepared", set())
+    yield
+    st.cache_data.clear()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def seeded(engine: Engine, tmp_path: Path) -> Engine:
+    """A workload of two categories, a target, a draft, three finished experiments."""
+    workload = seeding.seed_workload(engine, "seeded", n_prompts=4)
+    script = seeding.scripted_file(tmp_path, methods={"ngram-simple": {"speed_up": 1.4}})
+    target = seeding.seed_model(engine, script, "target")
+    seeding.seed_model(engine, seeding.scripted_file(tmp_path, "small"), "small")
+    for tokens in (100, 110, 120):
+        seeding.seed_experiment(engine, workload, target, (SIMPLE,), max_tokens=tokens)
+    return engine
+
+
+def asked(engine: Engine, **values: object) -> int:
+    question = Question(1, 1, (2,), engine="scripted")
+    made = ask(engine, target_model_id=1, workload_id=1, request=question.to_json())
+    update_advice(engine, made, **values)
+    return made
+
+
+def answered(engine: Engine, **values: object) -> int:
+    steps = {"baseline": 1, "search": 2, "confirm": 3}
+    return asked(
+        engine,
+        state="succeeded",
+        result=DECISION.to_json(),
+        **{f"{step}_experiment_id": i for step, i in steps.items()},
+        **values,
+    )
+
+
+def open_page(page: str = nav.ADVISOR, **params: str) -> AppTest:
+    app = AppTest.from_file(str(PROJECT_ROOT / "app.py"), default_timeout=60).run()
+    for name, value in params.items():
+        app.query_params[name] = value
+    app.switch_page(page).run()
+    assert not app.exception, app.exception
+    return app
+
+
+def everything(app: AppTest) -> str:
+    kinds = (app.title, app.subheader, app.markdown, app.caption, app.error, app.warning, app.info)
+    return "\n".join(str(element.value) for kind in kinds for element in kind)
+
+
+def test_an_empty_database_offers_the_demo_model_and_tells_what_will_happen(
+    engine: Engine,
+) -> None:
+    app = open_page()
+    assert app.selectbox(key="adv_target").value == "SmolLM2-135M-Instruct.Q4_1"
+    assert "1. **Calibrate**" in everything(app)
+    assert "Asked before" not in everything(app)
+
+
+def test_a_question_is_stored_once_and_opens_its_own_address(seeded: Engine) -> None:
+    app = open_page()
+    app.selectbox(key="adv_target").select("target").run()
+    app.selectbox(key="adv_workload").select("seeded").run()
+    app.number_input(key="adv_budget").set_value(3.0).run()
+    app.button(key="adv_ask").click().run()
+    assert not app.exception
+    assert app.title[0].value == "Advice 1"
+    with read_session(seeded) as session:
+        advice = get_advice(session, 1)
+    question = Question.from_json(advice.request)
+    assert (question.budget_s, question.max_tokens, question.draft_ids) == (180.0, 256, (2,))
+    assert (question.engine, question.mix) == ("scripted", {})
+    again = open_page()
+    again.selectbox(key="adv_target").select("target").run()
+    again.selectbox(key="adv_workload").select("seeded").run()
+    again.number_input(key="adv_budget").set_value(3.0).run()
+    again.button(key="adv_ask").click().run()
+    assert again.title[0].value == "Advice 1"
+    with read_session(seeded) as session:
+        assert len(list_advices(session)) == 1
+
+
+def test_a_mix_is_asked_only_where_it_was_changed(seeded: Engine) -> None:
+    app = open_page()
+    app.selectbox(key="adv_target").select("target").run()
+    app.selectbox(key="adv_workload").select("seeded").run()
+    weights = [n for n in app.number_input if (n.key or "").startswith("adv_mix_")]
+    assert len(weights) == 2
+    weights[0].set_value(3.0).run()
+    app.button(key="adv_ask").click().run()
+    with read_session(seeded) as session:
+        question = Question.from_json(get_advice(session, 1).request)
+    assert sorted(question.mix.values()) == [1.0, 3.0]
+
+
+def test_a_question_that_cannot_be_asked_is_refused_in_words(seeded: Engine) -> None:
+    app = open_page()
+    app.selectbox(key="adv_target").select("target").run()
+    app.selectbox(key="adv_workload").select("seeded").run()
+    for weight in [n for n in app.number_input if (n.key or "").startswith("adv_mix_")]:
+        weight.set_value(0.0).run()
+    app.button(key="adv_ask").click().run()
+    assert "All weights are 0" in app.error[0].value
+    with read_session(seeded) as session:
+        assert list_advices(session) == []
+
+
+def test_a_running_advice_shows_its_steps_and_can_be_cancelled(seeded: Engine) -> None:
+    waiting = seeding.queue_scripted(seeded, 1, 1, (SIMPLE,), max_tokens=99)
+    plan = SearchPlan(
+        ("p0",),
+        ("p1",),
+        True,
+        "scripted",
+        tuple(replace(r, state="open", measured=None) for r in RUNGS),
+        tuple(replace(c, status="open", measured=None) for c in CANDIDATES),
+    )
+    made = asked(
+        seeded,
+        state="running",
+        plan=plan.to_json(),
+        baseline_experiment_id=1,
+        search_experiment_id=waiting.experiment_id,
+    )
+    app = open_page(id=str(made))
+    text = everything(app)
+    assert "**Search** · running" in text
+    assert "**Predicted, not measured yet" in text
+    assert len(app.get("progress")) == 1
+    app.button(key="advice_cancel").click().run()
+    assert app.button(key="advice_cancel").disabled
+    with read_session(seeded) as session:
+        assert get_advice(session, made).cancel_requested
+
+
+def test_a_stopped_advice_says_why_and_goes_on(seeded: Engine) -> None:
+    made = asked(
+        seeded, state="failed", error_text="The search failed: out of memory.",
+        baseline_experiment_id=1,
+    )  # fmt: skip
+    app = open_page(id=str(made))
+    assert "out of memory" in app.error[0].value
+    assert "· stopped" in everything(app)
+    app.button(key="advice_resume").click().run()
+    with read_session(seeded) as session:
+        assert get_advice(session, made).state == "queued"
+
+
+def test_the_answer_comes_first_with_its_warning_interval_price_and_settings(
+    seeded: Engine,
+) -> None:
+    app = open_page(id=str(answered(seeded)))
+    assert app.subheader[0].value.startswith(f"Use `{SIMPLE}` on extract")
+    assert "It depends on the category" in app.warning[0].value
+    metrics = {m.label: m.value for m in app.metric}
+    assert metrics["Speed against off"] == "1.40x"
+    assert metrics["95 % interval"] == "1.29x to 1.52x"
+    assert metrics["More memory"] == "none beyond the target"
+    assert [t.label for t in app.tabs] == ["llama-server", "vLLM"]
+    assert app.code[0].value == "llama-server --model m.gguf"
+    text = everything(app)
+    assert "vLLM has no such method" in text
+    assert "from prompts that were not used to choose it" in text
+    assert "**1 · Lookup in the text itself** :green-badge" in text
+    assert len(app.get("plotly_chart")) == 2
+    assert app.dataframe[0].value["Became"].tolist()[1] == "left the search"
+
+
+def test_the_answer_links_its_evidence_and_explains_itself(seeded: Engine) -> None:
+    app = open_page(id=str(answered(seeded)))
+    assert any("tokens per target pass" in m.value or "accepted" in m.value for m in app.markdown)
+    links = [link.proto.label for link in app.get("page_link")]
+    assert "Confirmation: experiment 3" in links
+
+
+def test_an_answer_that_no_longer_holds_asks_for_a_new_test(
+    seeded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = answered(seeded)
+    monkeypatch.setattr("specdash.ui.data.changes_since", lambda *_: ("engine version",))
+    app = open_page(id=str(made))
+    assert "**Re-test.** Engine version changed" in everything(app)
+    former = open_page()
+    table = former.dataframe[0].value
+    assert table["Still holds"].tolist() == ["re-test: engine version changed"]
+    app.button(key="advice_again").click().run()
+    assert app.title[0].value == f"Advice {made + 1}"
+
+
+def test_a_calibration_is_drawn_when_it_is_opened(seeded: Engine) -> None:
+    with write_session(seeded) as session:
+        experiment = session.exec(select(Experiment).where(Experiment.id == 1)).one()
+        times = {64: {1: 0.01, 4: 0.02}, 512: {1: 0.012, 4: 0.03}}
+        row = save_calibration(session, experiment, Calibration(times, drift=0.08, n_repeats=5))
+        stored = row.id
+    app = open_page(id=str(answered(seeded, calibration_id=stored)))
+    n_charts = len(app.get("plotly_chart"))
+    app.session_state[f"calibration_{stored}"] = True
+    app.run()
+    assert not app.exception
+    assert len(app.get("plotly_chart")) == n_charts + 1
+    assert "**not steady**: it drifted by 8.0" in everything(app)
+
+
+def test_home_tells_the_newest_answer_and_leads_to_the_advisor(seeded: Engine) -> None:
+    answered(seeded)
+    app = AppTest.from_file(str(PROJECT_ROOT / "app.py"), default_timeout=60).run()
+    assert not app.exception
+    assert "use it" in everything(app)
+    assert any(link.proto.label == "Ask the advisor" for link in app.get("page_link"))
+
+
+@pytest.mark.parametrize("text", ["999", "x", "-1"])
+def test_an_unknown_advice_is_a_state_and_not_a_traceback(seeded: Engine, text: str) -> None:
+    app = open_page(id=text)
+    assert not app.error
+    assert "There is no advice" in everything(app) or "Which draft is best?" in everything(app)
