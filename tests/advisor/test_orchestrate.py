@@ -1,0 +1,272 @@
+"""Whole questions on the scripted engine: answered, cut short, cancelled, failed and resumed."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specdash.advisor import follow, orchestrate
+from specdash.advisor.expiry import changes_since
+from specdash.advisor.orchestrate import advance
+from specdash.advisor.plan import SearchPlan
+from specdash.errors import UsageError
+from specdash.settings import PROJECT_ROOT
+from specdash.store.advices import cancel_advice, resume_advice, update_advice
+from specdash.store.session import read_session
+from specdash.store.tables import ACTIVE_JOB_STATES
+from specdash.worker.locks import try_advisor_lock
+from tests.advisor.conftest import PAYS, Desk, decision_of
+
+SLOW = {**PAYS, "run_s": 0.15}
+LOSES = {
+    "noise": 0.005,
+    "methods": {
+        name: {"acceptance": 0.05, "coverage": 0.9, "speed_up": 0.8}
+        for name in (
+            "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache",
+            "prompt-lookup",
+        )
+    },
+}  # fmt: skip
+
+
+def _until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        time.sleep(0.05)
+
+
+def test_a_question_is_answered_by_three_experiments(desk: Desk) -> None:
+    advice = desk.follow(desk.ask(drafts=(desk.draft(),)))
+    assert (advice.state, advice.error_text) == ("succeeded", None)
+    decision = decision_of(advice)
+    assert (decision.kind, decision.is_confirmed) == ("use", True)
+    assert decision.arm is not None
+    assert decision.arm.startswith("ngram-mod")
+    assert decision.ratio is not None
+    assert decision.ratio.low is not None
+    assert decision.ratio.low > 1.02
+
+    baseline, search, confirm = (desk.experiment(i) for i in advice.experiment_ids)
+    assert baseline.arm_texts == ("off",)
+    assert confirm.arm_texts == ("off", decision.arm)
+    plan = SearchPlan.from_json(advice.plan or {})
+    assert search.arm_texts == ("off", *plan.arms)
+    assert (
+        list(plan.search_keys) == search.protocol["prompt_keys"] == baseline.protocol["prompt_keys"]
+    )
+    assert list(plan.confirm_keys) == confirm.protocol["prompt_keys"]
+    assert set(plan.search_keys).isdisjoint(plan.confirm_keys)
+    assert plan.n_predicted >= 200
+    assert [e.step for e in decision.evidence] == ["baseline", "search", "confirm"]
+    assert {r.name: r.state for r in decision.rungs} == {
+        "n-gram": "measured",
+        "draft model": "not-worth-it",
+        "chain": "not-worth-it",
+        "trained draft": "missing",
+    }
+    assert {entry.engine for entry in decision.launches} == {
+        "llama-server", "llama-cpp", "lm-studio", "vllm", "sglang",
+    }  # fmt: skip
+    assert decision.key_fields["engine_version"] == "1"
+    with read_session(desk.engine) as session:
+        assert changes_since(session, advice) == ()
+
+    # Asked about another workload, the calibration still holds and is not measured again.
+    again = desk.ask(target=advice.target, n_prompts=6)
+    advance(desk.engine, desk.settings, only=again)
+    protocol = desk.experiment(desk.view(again).baseline_experiment_id).protocol
+    assert "calibration" not in protocol
+    prediction = protocol["prediction"]
+    assert isinstance(prediction, dict)
+    assert prediction["calibration_id"] == advice.calibration_id
+
+
+def test_where_every_draft_loses_it_says_leave_it_off_and_confirms_nothing(desk: Desk) -> None:
+    advice = desk.follow(desk.ask(LOSES))
+    decision = decision_of(advice)
+    assert (decision.kind, decision.arm) == ("leave-off", None)
+    assert advice.confirm_experiment_id is None
+    assert decision.launches[0].text is not None
+    assert "--spec-type none" in decision.launches[0].text
+
+
+def test_too_few_prompts_are_not_shared_and_it_says_so(desk: Desk) -> None:
+    advice = desk.follow(desk.ask(n_prompts=3))
+    decision = decision_of(advice)
+    assert (decision.kind, decision.is_confirmed) == ("use", False)
+    assert "The workload has only 3 prompts" in " ".join(decision.warnings)
+
+
+def test_a_budget_of_six_seconds_keeps_what_it_has_and_says_so(desk: Desk) -> None:
+    advice = desk.follow(desk.ask({**PAYS, "run_s": 1.0}, budget_s=6.0))
+    assert advice.state == "succeeded"
+    decision = decision_of(advice)
+    assert decision.budget_ended
+    assert decision.kind in ("not-measured", "not-resolved")
+    assert any(w.startswith("The 0.1 minutes ") for w in decision.warnings)
+    assert advice.confirm_experiment_id is None
+
+
+def test_a_cancelled_advice_stops_its_job_and_goes_on_when_resumed(desk: Desk) -> None:
+    advice_id = desk.ask(SLOW)
+    thread = threading.Thread(target=desk.follow, args=(advice_id,))
+    thread.start()
+    _until(lambda: (job := desk.view(advice_id).job) is not None and job.done > 0)
+    assert cancel_advice(desk.engine, advice_id) == "running"
+    # The one who follows is the worker of the job, and busy with it; the tick of another cancels.
+    _until(lambda: _tick(desk) or not desk.view(advice_id).is_active)
+    thread.join(timeout=60)
+    advice = desk.view(advice_id)
+    assert (advice.state, advice.error_text) == (
+        "cancelled",
+        "Cancelled; what was measured is kept.",
+    )
+    assert advice.job is not None
+    assert advice.job.state == "cancelled"
+    resume_advice(desk.engine, advice_id)
+    advice = desk.follow(advice_id)
+    assert (advice.state, advice.job is not None and advice.job.attempt) == ("succeeded", 1)
+    assert desk.experiment(advice.baseline_experiment_id).job.attempt == 2
+
+
+def _tick(desk: Desk) -> bool:
+    advance(desk.engine, desk.settings)
+    return False
+
+
+def test_one_that_has_not_begun_is_cancelled_at_once(desk: Desk) -> None:
+    advice_id = desk.ask()
+    assert cancel_advice(desk.engine, advice_id) == "cancelled"
+    assert desk.view(advice_id).error_text == "Cancelled before it started."
+    with pytest.raises(UsageError, match="there is nothing to cancel"):
+        cancel_advice(desk.engine, advice_id)
+
+
+def test_a_failed_step_fails_the_advice_with_the_words_of_the_job(desk: Desk) -> None:
+    # The baseline has 4 runs, warm-up included; the search has more.
+    script = {**PAYS, "failure": {"kind": "kill", "at_run": 6}}
+    advice = desk.follow(desk.ask(script))
+    assert advice.state == "failed"
+    assert advice.error_text is not None
+    assert advice.error_text.startswith("The search failed: ")
+    assert "SIGKILL" in advice.error_text
+    assert advice.baseline_experiment_id is not None
+    # Resumed, it tries the search again and leaves the baseline as it is.
+    resume_advice(desk.engine, advice.advice_id)
+    again = desk.follow(advice.advice_id)
+    assert again.state == "failed"
+    assert desk.experiment(again.baseline_experiment_id).job.attempt == 1
+    assert desk.experiment(again.search_experiment_id).job.attempt == 2
+
+
+def test_a_worker_moves_it_on_and_after_its_death_another_resumes(desk: Desk) -> None:
+    advice_id = desk.ask(SLOW)
+    first = _start_worker()
+    try:
+        _until(lambda: _searches(desk, advice_id))
+    finally:
+        first.kill()
+        first.wait()
+    assert desk.view(advice_id).state == "running"
+    second = _start_worker()
+    try:
+        _until(lambda: desk.view(advice_id).state == "interrupted")
+        words = desk.view(advice_id).error_text
+        assert words is not None
+        assert words.startswith("The search was interrupted: The worker that ran this job stopped")
+        resume_advice(desk.engine, advice_id)
+        _until(lambda: not desk.view(advice_id).is_active, 120)
+    finally:
+        second.terminate()
+        second.wait(timeout=20)
+    advice = desk.view(advice_id)
+    assert (advice.state, decision_of(advice).kind) == ("succeeded", "use")
+
+
+def _searches(desk: Desk, advice_id: int) -> bool:
+    advice = desk.view(advice_id)
+    job = advice.job
+    return advice.search_experiment_id is not None and job is not None and job.done > 0
+
+
+def _start_worker() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "specdash.worker"],
+        cwd=PROJECT_ROOT,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def test_a_crash_between_queueing_and_noting_does_not_queue_twice(desk: Desk) -> None:
+    advice_id = desk.ask()
+    advance(desk.engine, desk.settings)
+    noted = desk.view(advice_id).baseline_experiment_id
+    update_advice(desk.engine, advice_id, baseline_experiment_id=None)
+    advance(desk.engine, desk.settings)
+    assert desk.view(advice_id).baseline_experiment_id == noted
+    assert desk.n_experiments() == 1
+
+
+def test_nothing_moves_while_another_process_moves_it(desk: Desk) -> None:
+    advice_id = desk.ask()
+    lock = try_advisor_lock(desk.settings)
+    assert lock is not None
+    advance(desk.engine, desk.settings)
+    assert desk.view(advice_id).state == "queued"
+    lock.release()
+    advance(desk.engine, desk.settings)
+    assert desk.view(advice_id).state == "running"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            UsageError("The context is too short.", "Raise it."),
+            "The context is too short. Raise it.",
+        ),
+        (KeyError("x"), "The advisor failed unexpectedly: KeyError: 'x'"),
+    ],
+)
+def test_an_error_of_the_advisor_ends_the_advice_in_words(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(orchestrate.steps, "load_context", fail)
+    advice_id = desk.ask()
+    advance(desk.engine, desk.settings)
+    assert (desk.view(advice_id).state, desk.view(advice_id).error_text) == ("failed", words)
+
+
+def test_ctrl_c_while_following_cancels_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(follow, "follow_job", interrupt)
+    advice_id = desk.ask()
+    with pytest.raises(KeyboardInterrupt):
+        desk.follow(advice_id)
+    advice = desk.view(advice_id)
+    assert advice.state == "cancelled"
+    assert advice.job is not None
+    assert advice.job.state not in ACTIVE_JOB_STATES
+
+
+def test_asking_the_same_again_goes_on_with_what_was_stopped(desk: Desk) -> None:
+    advice_id = desk.ask()
+    advice = desk.view(advice_id)
+    words: dict[str, Any] = {"target": advice.target, "workload": advice.workload}
+    assert desk.ask(**words) == advice_id
+    cancel_advice(desk.engine, advice_id)
+    assert desk.ask(**words) == advice_id
+    assert desk.view(advice_id).state == "queued"
+    assert desk.ask(**words, mix={"records": 2.0, "letters": 1.0}) != advice_id
