@@ -200,7 +200,7 @@ class LlamaServerEngine:
                 *prompt.flags,
                 *run_flags(counters, is_off=arm.is_off),
                 *served.flags,
-                *(f"invalid:{rule}" for rule in counted.broken),
+                *counted.flags,
             ),
             peak_rss_bytes=None if served.pid is None else peak_rss_bytes(served.pid),
         )

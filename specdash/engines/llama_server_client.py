@@ -65,11 +65,14 @@ class ServerModel:
 
 
 class LlamaServerClient:
-    """One llama-server over HTTP; whoever made it closes the connection."""
+    """One llama-server over HTTP; whoever made it closes the connection.
 
-    def __init__(self, http: HttpServer) -> None:
+    ``pieces`` are texts of tokens that another server of the same target told before.
+    """
+
+    def __init__(self, http: HttpServer, pieces: dict[int, str] | None = None) -> None:
         self.http = http
-        self._pieces: dict[int, str] = {}
+        self._pieces: dict[int, str] = {} if pieces is None else pieces
 
     def model(self) -> ServerModel:
         """Asked out of band: an answer only echoes the name it was asked by."""

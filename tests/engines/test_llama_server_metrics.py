@@ -9,7 +9,7 @@ from specdash.domain.counters import RunCounters, violations
 from specdash.domain.metrics import decode_tok_s
 from specdash.engines.base import PreparedPrompt
 from specdash.engines.llama_server_client import Completion, read_completion
-from specdash.engines.llama_server_metrics import DECREASED, OTHERS, Counted, count_run
+from specdash.engines.llama_server_metrics import Counted, count_run
 from specdash.engines.prometheus import Scrape, parse_metrics
 from tests.engines.fakes.llama_server import captured
 
@@ -116,7 +116,7 @@ def test_counters_that_decrease_are_named_and_not_used() -> None:
         before=metrics("draft-simple", "after"),
         after=metrics("draft-simple", "before"),
     )
-    assert found.broken == (DECREASED,)
+    assert found.flags == ("invalid:counters of a server never decrease",)
     assert (found.counters.n_drafted, found.counters.n_verify_steps) == (90, None)
 
 
@@ -125,7 +125,7 @@ def test_counters_that_somebody_else_moved_are_named_and_not_used() -> None:
         "spec_decode_num_draft_tokens_total 90", "spec_decode_num_draft_tokens_total 180"
     )
     found = counted("draft-simple", 3, after=parse_metrics(text, "llama-server"))
-    assert found.broken == (OTHERS,)
+    assert found.flags == ("shared_server",)
     assert found.counters.n_verify_steps is None
 
 
@@ -141,6 +141,7 @@ def test_a_cached_prompt_has_no_prefill_time() -> None:
         done, PROMPT, is_off=True, n_max=None, n_batch=2048, speculates=False
     )  # fmt: skip
     assert found.counters.prefill_s is None
+    assert found.flags == ("warm_cache",)
 
 
 def stopped(n_generated: int, n_passes: int, **changes: Any) -> int | None:
