@@ -128,6 +128,26 @@ def predictions(candidates: Sequence[Candidate], pick: str | None, advice_id: in
     components.export_buttons(shown, f"advice-{advice_id}-arms")
 
 
+def all_predictions(advice: AdviceView) -> None:
+    """Every setting that was predicted, drawn when somebody looks."""
+    if advice.baseline_experiment_id is None or advice.plan is None:
+        return
+    opened = st.expander(
+        "Every prediction", icon=":material/list:", key="all_predictions", on_change="rerun"
+    )
+    if not opened.open:
+        return
+    with opened:
+        found = data.predictions(advice.baseline_experiment_id)
+        shown = words.prediction_rows(found)
+        st.caption(
+            f"{fmt.plural(len(shown), 'setting')}, replayed on the texts of the baseline. None of "
+            "this is measured."
+        )
+        tables.show_rows(shown, alt="Every predicted setting", key="predictions_table")
+        components.export_buttons(shown, f"advice-{advice.advice_id}-predictions")
+
+
 def why(decision: Decision) -> None:
     """Why the considered arm is as fast as it is, from its last experiment."""
     arm = decision.considered_arm
@@ -140,7 +160,7 @@ def why(decision: Decision) -> None:
         return
     st.subheader("Why")
     with st.container(border=True):
-        why_panel.show_arm(report, summary)
+        why_panel.show_arm(report, summary, decision.mix)
 
 
 def calibration(advice: AdviceView) -> None:

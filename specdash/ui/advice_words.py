@@ -1,12 +1,13 @@
 """How far an advice is and what it says, in the dashboard's vocabulary. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
 from specdash.advisor.decision import Candidate, Decision, Kind, Ratio, Rung, RungState
-from specdash.store.advices import AdviceView
+from specdash.domain.arms import parse_arm
+from specdash.store.advices import AdviceView, PredictedArm
 from specdash.ui import format as fmt
 from specdash.ui.words import JOB_STATES, Badge
 
@@ -192,6 +193,22 @@ def candidate_rows(candidates: Sequence[Candidate]) -> list[dict[str, object]]:
             "Why": c.reason,
         }
         for c in candidates
+    ]
+
+
+def prediction_rows(predictions: Sequence[PredictedArm]) -> list[dict[str, object]]:
+    """Every predicted setting, the best first; those without a prediction say why."""
+    ordered = sorted(predictions, key=lambda p: (p.ratio is None, -(p.ratio or 0.0)))
+    return [
+        {
+            "Arm": replace(parse_arm(p.arm), written=None).text(),
+            "Predicted": p.ratio,
+            "Predicted low": p.ratio_low,
+            "Predicted high": p.ratio_high,
+            "Prompts": len(p.by_prompt),
+            "Why": p.reason,
+        }
+        for p in ordered
     ]
 
 

@@ -1,23 +1,31 @@
 """A stored calibration on a page: the chart, its age and drift in words, the drafts' prices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import streamlit as st
 
+from specdash.advisor.calibration import calibration_request
 from specdash.domain.calibration import CALIBRATION_KEY_FIELDS, STEADY_DRIFT, Calibration
+from specdash.engines.base import GenerationSettings
 from specdash.store.calibrations import CalibrationView
-from specdash.store.views import ExperimentView
+from specdash.store.enqueue import queue_experiment
+from specdash.store.session import read_session
+from specdash.store.views import ExperimentView, ModelView
 from specdash.ui import calibration_charts, components, data, nav, tables
 from specdash.ui import format as fmt
 
+_TIMED_ENGINES = frozenset({"llama-cpp", "scripted"})
+_QUEUED = "calibration_queued"
 _NOT_COMPARED = frozenset({"n_ctx", "n_batch"})
 """A pass costs by the depth that is filled, not by the room that is reserved."""
 
 
-def show(view: CalibrationView) -> None:
-    """Closed at first; drawn when opened."""
+def show(view: CalibrationView, *, expanded: bool = False) -> None:
+    """Drawn when it is opened."""
     opened = st.expander(
         "Calibration: what passes cost on this machine",
+        expanded=expanded,
         icon=":material/straighten:",
         key=f"calibration_{view.calibration_id}",
         on_change="rerun",
@@ -42,6 +50,14 @@ def show(view: CalibrationView) -> None:
             nav.experiment_link(view.experiment_id, f"Measured in experiment {view.experiment_id}")
 
 
+def for_experiment(experiment: ExperimentView) -> None:
+    """What it calibrated, open; else the calibration that holds for it, closed; or nothing."""
+    made = made_by(experiment)
+    view = made or of_experiment(experiment)
+    if view is not None:
+        show(view, expanded=made is not None)
+
+
 def words(view: CalibrationView) -> str:
     """Age, repeats, scatter, drift, and whether it stayed steady."""
     known = view.calibration
@@ -64,18 +80,44 @@ def words(view: CalibrationView) -> str:
     )
 
 
-def of_experiment(experiment: ExperimentView) -> CalibrationView | None:
-    """The newest steady calibration of the experiment's target, machine, build and settings."""
+def of_experiment(
+    experiment: ExperimentView, draft_hashes: Sequence[str] = ()
+) -> CalibrationView | None:
+    """The newest steady calibration of the experiment's models, machine, build and settings."""
     target = next((m for m in data.models() if m.content_hash == experiment.target_hash), None)
     if target is None:
         return None
-    found = data.calibrations(target.model_id)
-    return matching(found, key_facts(experiment))
+    return matching(data.calibrations(target.model_id), key_facts(experiment), draft_hashes)
 
 
-def matching(views: Sequence[CalibrationView], facts: dict[str, object]) -> CalibrationView | None:
-    """The first that agrees in every fact and is steady."""
-    return next((v for v in views if v.calibration.is_steady and not v.differences(facts)), None)
+def made_by(experiment: ExperimentView) -> CalibrationView | None:
+    """The one that the experiment measured itself."""
+    target = next((m for m in data.models() if m.content_hash == experiment.target_hash), None)
+    found = data.calibrations(target.model_id) if target is not None else ()
+    return next((v for v in found if v.experiment_id == experiment.experiment_id), None)
+
+
+def matching(
+    views: Sequence[CalibrationView],
+    facts: Mapping[str, object],
+    draft_hashes: Sequence[str] = (),
+) -> CalibrationView | None:
+    """The first that agrees in every fact, knows these drafts and is steady."""
+    return next(
+        (
+            v
+            for v in views
+            if v.calibration.is_steady
+            and covers(v.calibration, draft_hashes)
+            and not v.differences(facts)
+        ),
+        None,
+    )
+
+
+def covers(calibration: Calibration, draft_hashes: Sequence[str]) -> bool:
+    """Whether every draft was calibrated too."""
+    return all(h in calibration.draft_s for h in draft_hashes)
 
 
 def key_facts(experiment: ExperimentView) -> dict[str, object]:
@@ -95,6 +137,44 @@ def key_facts(experiment: ExperimentView) -> dict[str, object]:
     }
 
 
-def covers(calibration: Calibration, draft_hashes: Sequence[str]) -> bool:
-    """Whether every draft was calibrated too."""
-    return all(h in calibration.draft_s for h in draft_hashes)
+def offer(experiment: ExperimentView, draft_hashes: Sequence[str]) -> None:
+    """Says that none holds, with a button that queues one where the engine can be timed."""
+    by_hash = {m.content_hash: m for m in data.models() if m.path is not None}
+    target = by_hash.get(experiment.target_hash)
+    if experiment.engine not in _TIMED_ENGINES or target is None:
+        st.caption("Passes of this engine cannot be timed one by one, so nothing is calibrated.")
+        return
+    drafts = {by_hash[h].name: by_hash[h].model_id for h in draft_hashes if h in by_hash}
+    st.caption(
+        "No calibration of these models and settings holds: what is shown rests on the passes of "
+        "these runs. Calibrating takes about half a minute and prices passes of every width."
+    )
+    st.button(
+        "Calibrate this target",
+        icon=":material/straighten:",
+        key=f"calibrate_{experiment.experiment_id}_{'_'.join(drafts)}",
+        on_click=components.act,
+        args=(queue, experiment, target, drafts),
+    )
+
+
+def queue(experiment: ExperimentView, target: ModelView, drafts: Mapping[str, int]) -> None:
+    """One calibration job with the experiment's settings."""
+    known = {f.name for f in fields(GenerationSettings)}
+    kept = {k: v for k, v in experiment.generation.items() if k in known}
+    with read_session(data.engine()) as session:
+        request = calibration_request(
+            session,
+            target_model_id=target.model_id,
+            drafts=drafts,
+            generation=GenerationSettings(**kept),  # type: ignore[arg-type]
+            engine=experiment.engine,
+            time_limit_s=data.settings().job_time_limit_s,
+        )
+    st.session_state[_QUEUED] = queue_experiment(data.engine(), request).experiment_id
+
+
+def queued() -> int | None:
+    """The experiment of a calibration that a click made, once."""
+    found: int | None = st.session_state.pop(_QUEUED, None)
+    return found

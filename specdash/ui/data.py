@@ -15,7 +15,7 @@ from specdash.store import advices as stored_advices
 from specdash.store import calibrations as stored_calibrations
 from specdash.store import drafters, measured, passes, queries, remote_models, unusable
 from specdash.store import servers as stored_servers
-from specdash.store.advices import AdviceView
+from specdash.store.advices import AdviceView, PredictedArm
 from specdash.store.calibrations import CalibrationView
 from specdash.store.drafters import DrafterShare
 from specdash.store.measured import MeasuredLoad
@@ -138,6 +138,10 @@ def unusable_files() -> Sequence[ScanProblem]:
     return _unusable_files(*_key())
 
 
+def predictions(experiment_id: int) -> Sequence[PredictedArm]:
+    return _predictions(*_key(), experiment_id)
+
+
 def calibration(calibration_id: int) -> CalibrationView:
     return _calibration(*_key(), calibration_id)
 
@@ -229,6 +233,12 @@ def _advice_changes(url: str, revision: int, advice_id: int) -> tuple[str, ...]:
     """Files and packages change without the database, hence the short life."""
     with read_session(_engine(url)) as session:
         return changes_since(session, stored_advices.get_advice(session, advice_id))
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _predictions(url: str, revision: int, experiment_id: int) -> Sequence[PredictedArm]:
+    with read_session(_engine(url)) as session:
+        return stored_advices.list_predictions(session, experiment_id)
 
 
 @st.cache_data(max_entries=8, show_spinner=False)

@@ -44,17 +44,39 @@ class Explained:
     source: str
 
 
-def show_arm(report: ExperimentReport, arm: ArmSummary) -> None:
-    """The panel of a measured arm; nothing for one without a ratio."""
+def show_arm(
+    report: ExperimentReport, arm: ArmSummary, mix: Mapping[str, float] | None = None
+) -> None:
+    """The panel of a measured arm; nothing for one without a ratio.
+
+    ``mix`` weighs the categories in place of the workload's own weights.
+    """
     if arm.ratio is None or parse_arm(arm.text).is_off:
         return
     experiment = report.experiment
-    weights = data.workload(experiment.workload_id).weights
-    view = calibration_part.of_experiment(experiment)
-    calibration = view.calibration if view is not None else None
-    item = explained(arm, data.experiment_passes(experiment.job), weights, calibration)
-    if item is not None:
-        show(experiment, item, report.arms)
+    found = data.experiment_passes(experiment.job)
+    own = found.passes.get(arm.arm_id)
+    drafts = own.draft_hashes if own is not None else ()
+    view = calibration_part.of_experiment(experiment, drafts)
+    weights = mix or data.workload(experiment.workload_id).weights
+    item = explained(arm, found, weights, view.calibration if view is not None else None)
+    if item is None:
+        return
+    st.markdown(f":material/lightbulb: {fmt.plain(why_sentence(item.why))}")
+    opened = st.expander(
+        "Why: what drafting gains and costs",
+        icon=":material/account_tree:",
+        key=f"why_{arm.arm_id}",
+        on_change="rerun",
+    )
+    if not opened.open:  # charts are drawn when somebody looks
+        return
+    with opened:
+        _split(item)
+        _needed(item)
+        _lengths(experiment, item, report.arms)
+        if view is None:
+            calibration_part.offer(experiment, drafts)
 
 
 def explained(
@@ -96,24 +118,6 @@ def measured_lengths(
                 length, other.ratio, other.ratio_low, other.ratio_high, f"{other.text} ({where})"
             )
     return [found[n] for n in sorted(found)]
-
-
-def show(experiment: ExperimentView, item: Explained, arms: Sequence[ArmSummary]) -> None:
-    """The sentence at once; charts and table when opened."""
-    arm = item.arm
-    st.markdown(f":material/lightbulb: {fmt.plain(why_sentence(item.why))}")
-    opened = st.expander(
-        "Why: what drafting gains and costs",
-        icon=":material/account_tree:",
-        key=f"why_{arm.arm_id}",
-        on_change="rerun",
-    )
-    if not opened.open:
-        return
-    with opened:
-        _split(item)
-        _needed(item)
-        _lengths(experiment, item, arms)
 
 
 def _split(item: Explained) -> None:

@@ -7,7 +7,16 @@ import streamlit as st
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.question import Question
 from specdash.store.advices import RESUMABLE_STATES, AdviceView, cancel_advice, resume_advice
-from specdash.ui import advice_form, advice_parts, components, data, live, nav, tables
+from specdash.ui import (
+    advice_form,
+    advice_parts,
+    calibration_part,
+    components,
+    data,
+    live,
+    nav,
+    tables,
+)
 from specdash.ui import advice_words as words
 from specdash.ui import format as fmt
 from specdash.ui.words import JOB_STATES
@@ -116,11 +125,13 @@ def _advice(advice_id: int) -> None:
         advice_parts.ladder(decision.rungs)
         pick = decision.arm or decision.considered_arm
         advice_parts.predictions(decision.candidates, pick, advice_id)
+        advice_parts.all_predictions(advice)
         advice_parts.why(decision)
     elif advice.plan is not None:
         plan = SearchPlan.from_json(advice.plan)
         advice_parts.ladder(plan.rungs)
         advice_parts.predictions(plan.candidates, None, advice_id)
+        advice_parts.all_predictions(advice)
     advice_parts.calibration(advice)
     advice_parts.evidence(advice, decision)
 
@@ -155,6 +166,9 @@ def _former(advices: Sequence[AdviceView]) -> None:
 
 
 def _page() -> None:
+    calibrating = calibration_part.queued()
+    if calibrating is not None:
+        st.switch_page(nav.EXPERIMENT, query_params={"id": str(calibrating)})
     made = advice_form.asked()
     if made is not None:
         st.switch_page(nav.ADVISOR, query_params={"id": str(made)})
