@@ -11,6 +11,8 @@ _MIN_CYCLES = 4
 _NGRAM = 4
 _MAX_DISTINCT = 0.15
 _MAX_COMPRESSED = 0.12
+_TOLD_APART = 0.01
+"""Logits nearer than this are not told apart by half-precision caches and 8-bit activations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +77,15 @@ def classify(
     """Class of a difference from the teacher-forced control.
 
     ``margin`` is the gap of the two best logits of the ``off`` run at the split, and
-    ``other_rank`` (best = 1) the place of the other run's token there.
+    ``other_rank`` the place of the other run's token there: 1 is the best, also of two that tie.
+    A control that changes nothing at all has not shown what other passes change, so a gap that
+    rounding always bridges is numeric whatever it says.
     """
     if control_flips:
         return DifferenceClass.NUMERIC
     if margin is None or largest_logit_change is None or other_rank is None:
         return DifferenceClass.UNKNOWN
-    if other_rank == 2 and margin <= 2 * largest_logit_change:
+    if other_rank <= 2 and margin <= max(2 * largest_logit_change, _TOLD_APART):
         return DifferenceClass.NUMERIC
     return DifferenceClass.SUSPECT
 

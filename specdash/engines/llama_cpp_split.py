@@ -4,7 +4,7 @@ The plain text is forced through the target twice without a draft: token by toke
 and in chunks of the width that verification uses. What the second pass changes is rounding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,22 +28,37 @@ def explain_split(
 ) -> SplitFacts:
     """Facts at ``off_ids[split]``, where another text has ``other``; leaves the memory empty.
 
+    Narrower chunks follow where those of the width asked for do not explain it: the passes of the
+    other text were not all of one width, and each width may have kernels of its own.
     ``banned`` tokens are never chosen. Logits are compared over the last positions up to the split
     whose rows fit 64 MiB.
     """
     forced = _Forced(target, prompt, banned)
     kept = max(1, _KEPT_BYTES // (4 * target.model.n_vocab))
     plain = forced.plain_rows(off_ids[:split], first=max(0, split + 1 - kept))
-    change, chosen = forced.chunked(off_ids, split, chunk, plain)
-    target.clear()
     at_split = plain[split]
     second, best = np.partition(at_split, -2)[-2:]
+    margin = float(best - second)
+    largest, flips = 0.0, False
+    for width in _widths(chunk):
+        change, chosen = forced.chunked(off_ids, split, width, plain)
+        largest, flips = max(largest, change), chosen != off_ids[split]
+        if flips or margin <= 2 * largest:
+            break
+    target.clear()
     return SplitFacts(
-        control_flips=chosen != off_ids[split],
-        margin=float(best - second),
+        control_flips=flips,
+        margin=margin,
         other_rank=int(np.count_nonzero(at_split > at_split[other])) + 1,
-        largest_logit_change=change,
+        largest_logit_change=largest,
     )
+
+
+def _widths(chunk: int) -> Iterator[int]:
+    """The width asked for, then the powers of two below it."""
+    yield chunk
+    for power in reversed(range(1, max(1, chunk - 1).bit_length())):
+        yield 2**power
 
 
 class _Forced:

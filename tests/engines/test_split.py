@@ -142,20 +142,23 @@ def test_chunks_change_logits_of_the_demo_model_little_or_not(
 
 
 class _WidthDependent:
-    """A target whose token 1 gains 0.1 for each further token of a pass."""
+    """A target whose token 1 gains by the width of a pass: 0.1 for each further token."""
 
-    def __init__(self) -> None:
+    def __init__(self, gain: Callable[[int], float] = lambda width: 0.1 * (width - 1)) -> None:
         self.model = SimpleNamespace(n_vocab=4)
         self._width = 1
+        self._gain = gain
+        self.widths: list[int] = []
 
     def clear(self) -> None:
         self._width = 1
 
     def decode(self, tokens: Sequence[int], position: int, *, all_outputs: bool) -> None:
         self._width = len(tokens) if all_outputs else 1
+        self.widths.append(self._width)
 
     def logits(self, _index: int) -> np.ndarray:
-        return np.array([2.0, 1.75 + 0.1 * (self._width - 1), 1.0, 0.0], dtype=np.float32)
+        return np.array([2.0, 1.75 + self._gain(self._width), 1.0, 0.0], dtype=np.float32)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +171,18 @@ def test_what_the_width_of_a_pass_changes_is_seen(chunk: int, flips: bool, chang
     assert facts.margin == pytest.approx(0.25)
     assert facts.other_rank == 2
     assert facts.largest_logit_change == pytest.approx(change)
+
+
+def test_narrower_passes_are_tried_where_the_widest_explains_nothing() -> None:
+    target = _WidthDependent(lambda width: 0.3 if width == 4 else 0.0)
+    facts = explain_split(cast("LlamaContext", target), [7], [0] * 12, split=8, other=1, chunk=9)
+    assert facts.control_flips is True
+    assert facts.largest_logit_change == pytest.approx(0.3)
+    # The flip of chunks of 4 explains it; 2 is no longer needed.
+    assert [w for w in target.widths if w > 1] == [9, 8, 4, 4]
+
+
+def test_two_tokens_that_tie_are_both_first() -> None:
+    target = _WidthDependent(lambda _width: 0.25)
+    facts = explain_split(cast("LlamaContext", target), [7], [0] * 12, split=4, other=1, chunk=4)
+    assert (facts.margin, facts.other_rank, facts.largest_logit_change) == (0.0, 1, 0.0)
