@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from specdash import __version__
-from specdash.cli import engines, experiments, jobs, models, system, workloads
+from specdash.cli import advisor, engines, experiments, jobs, models, system, workloads
 
 
 def build_app() -> typer.Typer:
@@ -34,6 +34,7 @@ def build_app() -> typer.Typer:
     models.register(app)
     workloads.register(app)
     engines.register(app)
+    advisor.register(app)
     return app
 
 

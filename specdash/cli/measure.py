@@ -1,13 +1,12 @@
 """What ``run``, ``queue`` and ``compare`` do."""
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import typer
 from sqlalchemy.engine import Engine
 
 from specdash.cli.common import open_store
+from specdash.cli.following import JobProgress, sigterm_as_ctrl_c
 from specdash.cli.output import print_json, print_table, say
 from specdash.cli.results import ComparedPair, comparison_document, report_document
 from specdash.domain.sentences import plain_sentence
@@ -18,7 +17,7 @@ from specdash.store.enqueue import Queued, queue_experiment
 from specdash.store.queries import experiment_report
 from specdash.store.session import read_session
 from specdash.store.sweeps import refused_levels
-from specdash.store.views import ExperimentReport, JobView
+from specdash.store.views import ExperimentReport
 from specdash.worker.launch import ensure_worker
 from specdash.worker.request import Wish, build_request
 from specdash.worker.scheduler import follow_job
@@ -45,8 +44,8 @@ def run(wish: Wish, *, as_json: bool) -> None:
     settings = load_settings()
     store = open_store(settings)
     queued = _enqueue(store, settings, wish)
-    with _sigterm_as_ctrl_c():
-        job = follow_job(store, settings, queued.job_id, _Progress())
+    with sigterm_as_ctrl_c():
+        job = follow_job(store, settings, queued.job_id, JobProgress())
     with read_session(store) as session:
         report = experiment_report(session, queued.experiment_id)
     for arm in report.arms:
@@ -61,35 +60,6 @@ def run(wish: Wish, *, as_json: bool) -> None:
             f"Job {job.job_id} {job.state}: {job.error_text or 'no reason was given'}",
             f"The log: {job.log_path}" if job.log_path else None,
         )
-
-
-@contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """What `timeout` and service managers send cancels the job too, instead of leaving it."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-class _Progress:
-    """Says on standard error what changed: each phase once, each tenth of the runs."""
-
-    def __init__(self) -> None:
-        self._said: tuple[str, str | None, int] | None = None
-
-    def __call__(self, job: JobView) -> None:
-        tenth = 10 * job.done // job.total if job.total else 0
-        now = (job.state, job.phase, tenth)
-        if now == self._said:
-            return
-        self._said = now
-        count = f" {job.done}/{job.total}" if job.total else ""
-        if job.position is not None and job.position > 1:
-            count = f", {job.position - 1} before it"
-        eta = f", about {job.eta_s:.0f} s left" if job.eta_s and job.state == "running" else ""
-        say(f"job {job.job_id}: {job.phase or job.state}{count}{eta}")
 
 
 def _print_report(report: ExperimentReport) -> None:

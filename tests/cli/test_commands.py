@@ -217,3 +217,40 @@ def test_experiments_that_do_not_compare_name_their_prompts_and_fail(
         f"3 of seeded (version {versions['seeded']})"
     ]
     assert specdash("compare", ids[0]).status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--mix", "records"), "--mix: 'records' is no weight."),
+        (("--mix", "=2"), "--mix: '=2' is no weight."),
+        (("--mix", "novels=2"), "There is no category 'novels' to weigh."),
+        (("--engine", "vllm"), "The advisor cannot search on vLLM"),
+        (("--budget", "100000"), "The budget is 100000 minutes"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_wrong_use(
+    specdash: Command, target: str, workload: str, words: tuple[str, str], said: str
+) -> None:
+    answer = specdash("recommend", "--target", target, "--workload", workload, *words)
+    assert answer.status == 2
+    assert said in answer.err
+
+
+def test_a_recommendation_for_people_says_the_answer_first(
+    specdash: Command, engine: object, tmp_path: Path, workload: str
+) -> None:
+    from tests.helpers.seeding import scripted_file, seed_model
+
+    methods = {"ngram-simple": {"acceptance": 0.9, "coverage": 0.9, "speed_up": 1.6}}
+    path = scripted_file(tmp_path / "models", "paying", methods=methods)
+    seed_model(engine, path, "paying")  # type: ignore[arg-type]
+    answer = specdash(
+        "recommend", "--target", "paying", "--workload", workload, "--engine", "scripted"
+    )
+    assert answer.status == 0, answer.err
+    lines = answer.out.splitlines()
+    assert lines[0].startswith("Use ngram-simple:")
+    assert "The workload has only 4 prompts" in lines[1]
+    assert "Lookup in the text itself: The best of it, ngram-simple:" in answer.out
+    assert "llama-server:" in lines

@@ -10,6 +10,7 @@ from sqlalchemy.engine import Engine
 
 from specdash.store.servers import record_test
 from tests.cli.conftest import Command
+from tests.helpers.seeding import seed_workload
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 ARM = "ngram-simple:size_n=4,size_m=16"
@@ -99,6 +100,22 @@ def test_models_and_workloads(specdash: Command, target: str, tmp_path: Path) ->
     _assert_documented("models scan", scanned)
     assert len(scanned["problems"]) == 1  # type: ignore[index,call-overload]
     _assert_documented("workloads list", specdash("workloads", "list", "--json").document())
+
+
+def test_calibrate_and_recommend(specdash: Command, target: str, engine: Engine) -> None:
+    calibrated = specdash("calibrate", "--target", target, "--engine", "scripted", "--json")
+    assert calibrated.status == 0, calibrated.err
+    _assert_documented("calibrate", calibrated.document())
+    seed_workload(engine, "six", n_prompts=6)
+    words = ("--target", target, "--workload", "six", "--engine", "scripted")
+    asked = specdash("recommend", *words, "--mix", "records=2,letters=1", "--json")
+    assert asked.status == 0, asked.err
+    _assert_documented("recommend", asked.document())
+    document = asked.document()
+    assert isinstance(document, dict)
+    assert (document["kind"], document["is_confirmed"]) == ("use", True)
+    assert document["mix"] == {"records": 2.0, "letters": 1.0}
+    assert "advice 1: search" in asked.err
 
 
 def test_doctor(specdash: Command) -> None:

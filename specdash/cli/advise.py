@@ -1,0 +1,235 @@
+"""What ``calibrate`` and ``recommend`` do."""
+
+from collections.abc import Mapping
+
+import typer
+
+from specdash.advisor.calibration import calibration_request
+from specdash.advisor.decision import Candidate, Decision, Ratio
+from specdash.advisor.follow import follow_advice
+from specdash.advisor.question import Wanted, make_question, put_question
+from specdash.cli.common import open_store
+from specdash.cli.following import JobProgress, sigterm_as_ctrl_c
+from specdash.cli.output import print_json, print_table, say
+from specdash.domain.calibration import Calibration
+from specdash.engines.base import GenerationSettings
+from specdash.errors import SpecdashError
+from specdash.settings import load_settings
+from specdash.store.advices import AdviceView
+from specdash.store.calibrations import CalibrationView, calibration_of
+from specdash.store.enqueue import queue_experiment
+from specdash.store.models import resolve_model
+from specdash.store.session import read_session
+from specdash.worker.machine import allowed_cpus
+from specdash.worker.request import DEFAULT_N_CTX
+from specdash.worker.scheduler import follow_job
+
+_SHOWN_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+
+
+def calibrate(
+    target: str,
+    drafts: tuple[str, ...],
+    *,
+    engine: str,
+    n_ctx: int | None,
+    threads: int | None,
+    gpu_layers: int,
+    draft_gpu_layers: int,
+    as_json: bool,
+) -> None:
+    """Time the passes of a target and its drafts, and print what they cost."""
+    settings = load_settings()
+    store = open_store(settings)
+    with read_session(store) as session:
+        model = resolve_model(session, target)
+        found = {d.name: d for d in (resolve_model(session, ref) for ref in drafts)}
+        trained = model.n_ctx_train or DEFAULT_N_CTX
+        request = calibration_request(
+            session,
+            target_model_id=model.model_id,
+            drafts={name: draft.model_id for name, draft in found.items()},
+            generation=GenerationSettings(
+                n_ctx=n_ctx or min(DEFAULT_N_CTX, trained),
+                n_threads=threads or settings.threads or allowed_cpus(),
+                gpu_layers=gpu_layers,
+                draft_gpu_layers=draft_gpu_layers,
+            ),
+            engine=engine,
+            time_limit_s=settings.job_time_limit_s,
+        )
+    queued = queue_experiment(store, request)
+    with sigterm_as_ctrl_c():
+        job = follow_job(store, settings, queued.job_id, JobProgress())
+    if job.state != "succeeded":
+        raise SpecdashError(
+            f"Job {job.job_id} {job.state}: {job.error_text or 'no reason was given'}",
+            f"The log: {job.log_path}" if job.log_path else None,
+        )
+    with read_session(store) as session:
+        view = calibration_of(session, queued.experiment_id)
+    if view is None:
+        raise SpecdashError("The calibration was not stored.", f"The log: {job.log_path}")
+    names = {draft.content_hash: name for name, draft in found.items()}
+    if as_json:
+        print_json(calibration_document(view, names))
+    else:
+        _print_calibration(view, names)
+
+
+def calibration_document(view: CalibrationView, names: dict[str, str]) -> dict[str, object]:
+    """What ``calibrate --json`` prints; ``names`` are those of drafts by content hash."""
+    known = view.calibration
+    return {
+        "calibration_id": view.calibration_id,
+        "experiment_id": view.experiment_id,
+        "target": view.target,
+        "machine": view.machine,
+        "engine": known.key_fields.get("engine"),
+        "created_at": view.created_at,
+        "age_s": view.age.total_seconds(),
+        "passes": [
+            {"depth": depth, "pass_s": times[1], "v": _relative(times, times[1])}
+            for depth, times in sorted(known.verify_s.items())
+        ],
+        "drafts": [
+            {
+                "draft": names.get(digest, digest),
+                "passes": [
+                    {
+                        "depth": depth,
+                        "c": times[1] / known.verify_at(depth)[1],
+                        "v_d": _relative(times, times[1]),
+                    }
+                    for depth, times in sorted(passes.items())
+                ],
+            }
+            for digest, passes in known.draft_s.items()
+        ],
+        "overhead_s": known.overhead_s,
+        "o": _overhead(known),
+        "drift": known.drift,
+        "spread": known.spread,
+        "is_steady": known.is_steady,
+    }
+
+
+def recommend(wanted: Wanted, *, as_json: bool) -> None:
+    """Ask the advisor, follow it to its answer, and print that."""
+    settings = load_settings()
+    store = open_store(settings)
+    advice_id = put_question(store, make_question(store, settings, wanted))
+    with sigterm_as_ctrl_c():
+        advice = follow_advice(store, settings, advice_id, _Steps(), JobProgress())
+    if advice.result is None or advice.state != "succeeded":
+        raise SpecdashError(
+            f"Advice {advice_id} {advice.state}: {advice.error_text or 'no reason was given'}",
+            "Ask the same again to go on where it stopped."
+            if advice.state in ("interrupted", "cancelled")
+            else None,
+        )
+    decision = Decision.from_json(advice.result)
+    if as_json:
+        print_json({"advice_id": advice_id, **decision.to_json()})
+    else:
+        _print_decision(decision)
+
+
+class _Steps:
+    """Says on standard error which step begins."""
+
+    def __init__(self) -> None:
+        self._said: str | None = None
+
+    def __call__(self, advice: AdviceView) -> None:
+        if advice.phase is not None and advice.phase != self._said:
+            self._said = advice.phase
+            say(f"advice {advice.advice_id}: {advice.phase}")
+
+
+def _print_calibration(view: CalibrationView, names: dict[str, str]) -> None:
+    known = view.calibration
+    typer.echo(f"{view.target} on {view.machine}: seconds of a pass of n tokens over one of 1")
+    rows = [("target", depth, times) for depth, times in sorted(known.verify_s.items())]
+    for digest, passes in known.draft_s.items():
+        name = names.get(digest, digest)
+        rows += [(name, depth, times) for depth, times in sorted(passes.items())]
+    widths = [w for w in _SHOWN_WIDTHS if any(w in times for _, _, times in rows)]
+    print_table(
+        ("model", "depth", "ms", *(f"v({w})" for w in widths)),
+        [
+            (
+                name,
+                depth,
+                1000 * times[1],
+                *(times[w] / times[1] if w in times else None for w in widths),
+            )
+            for name, depth, times in rows
+        ],
+    )
+    for digest, passes in known.draft_s.items():
+        depth = min(passes)
+        share = passes[depth][1] / known.verify_at(depth)[1]
+        typer.echo(f"c of {names.get(digest, digest)}: {share:.3f} of a target token")
+    overhead = _overhead(known)
+    typer.echo(
+        f"o: {overhead:.3f} of a target token per step"
+        if overhead is not None
+        else "o: unknown until speculative runs were measured"
+    )
+    steady = "steady" if known.is_steady else "not steady: measure again when it is quiet"
+    age = view.age.total_seconds()
+    typer.echo(f"drift: {known.drift:+.1%} ({steady}); age: {age:.0f} s")
+
+
+def _print_decision(decision: Decision) -> None:
+    typer.echo(decision.sentence)
+    for warning in decision.warnings:
+        typer.echo(f"  {warning}")
+    if len(decision.tied) > 1:
+        typer.echo(f"  Not separable in the search: {', '.join(decision.tied)}.")
+    if decision.arm is not None:
+        typer.echo(f"  Memory on top of the target: {decision.memory_words}.")
+    typer.echo()
+    for rung in decision.rungs:
+        typer.echo(f"{rung.title}: {rung.words}")
+    typer.echo()
+    print_table(
+        ("arm", "status", "predicted", "measured", "low", "high"),
+        [_candidate_row(c) for c in decision.candidates],
+    )
+    typer.echo()
+    for entry in decision.launches:
+        typer.echo(f"{entry.title}:")
+        for text in (entry.text, entry.note):
+            for line in (text or "").splitlines():
+                typer.echo(f"  {line}".rstrip())
+    evidence = ", ".join(f"{e.experiment_id} ({e.step})" for e in decision.evidence)
+    typer.echo(f"\nExperiments {evidence}; {decision.used_s:.0f} s of {decision.budget_s:.0f} s.")
+
+
+def _candidate_row(candidate: Candidate) -> tuple[object, ...]:
+    measured = candidate.measured
+    return (
+        candidate.arm,
+        candidate.status,
+        _value(candidate.predicted),
+        _value(measured),
+        measured.low if measured else None,
+        measured.high if measured else None,
+    )
+
+
+def _value(ratio: Ratio | None) -> float | None:
+    return ratio.value if ratio else None
+
+
+def _relative(times: Mapping[int, float], unit: float) -> list[dict[str, float]]:
+    return [{"n": width, "cost": seconds / unit} for width, seconds in sorted(times.items())]
+
+
+def _overhead(known: Calibration) -> float | None:
+    """o of METHOD 4, at the shallowest depth."""
+    if known.overhead_s is None:
+        return None
+    return known.overhead_s / known.verify_s[min(known.verify_s)][1]
