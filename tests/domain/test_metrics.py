@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdash.domain.counters import RunCounters, Step, counters_from_steps
+from specdash.domain.counters import RunCounters, Step, count_violations, counters_from_steps
 from specdash.domain.metrics import (
     acceptance,
     decode_tok_s,
@@ -195,26 +195,27 @@ counts = st.none() | st.integers(-3, 500)
 histograms = st.none() | st.lists(st.integers(-1, 50), max_size=6).map(tuple)
 
 
-@given(
-    st.lists(
-        st.builds(
-            RunCounters,
-            n_generated=st.integers(-2, 1000),
-            decode_s=st.none() | st.floats(),
-            prefill_s=st.none() | st.floats(),
-            n_verify_steps=counts,
-            n_plain_steps=counts,
-            n_drafted=counts,
-            n_accepted=counts,
-            n_rejected_steps=counts,
-            n_max=st.none() | st.integers(0, 8),
-            accepted_histogram=histograms,
-            drafted_histogram=histograms,
-            full_histogram=histograms,
-        ),
-        max_size=4,
-    )
+any_runs = st.lists(
+    st.builds(
+        RunCounters,
+        n_generated=st.integers(-2, 1000),
+        decode_s=st.none() | st.floats(),
+        prefill_s=st.none() | st.floats(),
+        n_verify_steps=counts,
+        n_plain_steps=counts,
+        n_drafted=counts,
+        n_accepted=counts,
+        n_rejected_steps=counts,
+        n_max=st.none() | st.integers(0, 8),
+        accepted_histogram=histograms,
+        drafted_histogram=histograms,
+        full_histogram=histograms,
+    ),
+    max_size=4,
 )
+
+
+@given(any_runs)
 def test_no_counters_give_a_share_outside_its_range(runs: list[RunCounters]) -> None:
     found = acceptance(runs)
     shares = [
@@ -228,6 +229,33 @@ def test_no_counters_give_a_share_outside_its_range(runs: list[RunCounters]) -> 
     assert all(0 <= share <= 1 for share in shares if share is not None)
     for speed in (pooled_decode_tok_s(runs), pooled_end_to_end_tok_s(runs)):
         assert speed is None or 0 < speed < math.inf
+
+
+@given(any_runs.filter(lambda runs: any(count_violations(c) for c in runs)))
+def test_broken_counters_keep_their_sums_and_derive_nothing(runs: list[RunCounters]) -> None:
+    found = acceptance(runs)
+    assert found.invalid
+    drafts = [
+        (c.n_drafted, c.n_accepted)
+        for c in runs
+        if c.n_drafted is not None and c.n_accepted is not None
+    ]
+    if drafts:
+        assert (found.n_drafted, found.n_accepted) == (
+            sum(d for d, _ in drafts),
+            sum(a for _, a in drafts),
+        )
+    assert {
+        found.acceptance_rate,
+        found.mean_prompt_acceptance_rate,
+        found.accepted_of_proposed,
+        found.per_position,
+        found.conditional,
+        found.per_token_alpha,
+        found.acceptance_length,
+        found.tokens_per_target_pass,
+        found.draft_coverage,
+    } == {None}
 
 
 @given(

@@ -411,9 +411,28 @@ def test_scaling_all_times_changes_no_ratio(values: list[float], factor: float) 
     runs = _runs_of(values)
     scaled = [_slowed(r, factor) for r in runs]
     before, after = on_summary(runs), on_summary(scaled)
-    assert after.ratio == pytest.approx(before.ratio)
-    assert after.ratio_low == pytest.approx(before.ratio_low)
-    assert after.total_time_ratio == pytest.approx(before.total_time_ratio)
+    for name in (
+        "ratio",
+        "ratio_low",
+        "ratio_high",
+        "bootstrap_low",
+        "bootstrap_high",
+        "total_time_ratio",
+    ):
+        assert getattr(after, name) == pytest.approx(getattr(before, name)), name
+    assert after.verdict is before.verdict
+
+
+@given(speeds, st.floats(-6, 6))
+def test_a_ratio_is_never_clamped(values: list[float], power: float) -> None:
+    runs = _runs_of(values)
+    factor = 10**power
+    slowed = [_slowed(r, factor) if r.arm_id == 2 else r for r in runs]
+    before, after = on_summary(runs), on_summary(slowed)
+    for name in ("ratio", "ratio_low", "ratio_high", "total_time_ratio"):
+        value = getattr(before, name)
+        wanted = None if value is None else pytest.approx(value / factor)
+        assert getattr(after, name) == wanted, name
 
 
 anything = st.builds(
