@@ -142,7 +142,7 @@ def strata(
     by_category: dict[str, list[PromptSample]] = {}
     for sample in sorted(samples, key=lambda s: (s.category, s.prompt_id)):
         by_category.setdefault(sample.category, []).append(sample)
-    share = _shares(by_category, weights)
+    share = mix_shares(by_category, weights)
     kept = {c: s for c, s in by_category.items() if share[c] > 0}
     single = [c for c, s in kept.items() if len(s) == 1]
     groups = [Stratum(c, share[c], tuple(s)) for c, s in kept.items() if len(s) > 1]
@@ -153,6 +153,20 @@ def strata(
         everything = tuple(s for group in kept.values() for s in group)
         groups = [Stratum(_MERGED, 1.0, everything)]
     return tuple(groups)
+
+
+def mix_shares(categories: Iterable[str], weights: Mapping[str, float] | None) -> dict[str, float]:
+    """Share of each category; weights that are no usable numbers count as 0, and none as equal."""
+    names = list(categories)
+    given = {c: (weights or {}).get(c, 0.0) for c in names}
+    usable = {c: w if 0 < w < math.inf else 0.0 for c, w in given.items()}
+    # Divided by the largest first: the sum of two huge weights is not a float.
+    largest = max(usable.values(), default=0.0)
+    if largest <= 0:
+        return dict.fromkeys(names, 1 / len(names)) if names else {}
+    scaled = {c: w / largest for c, w in usable.items()}
+    total = math.fsum(scaled.values())
+    return {c: w / total for c, w in scaled.items()}
 
 
 def bootstrap_interval(
@@ -200,19 +214,6 @@ def outliers(values: Sequence[float]) -> tuple[bool, ...]:
 
 def _variance(values: Sequence[float], mean: float) -> float:
     return math.fsum((x - mean) ** 2 for x in values) / (len(values) - 1)
-
-
-def _shares(categories: Iterable[str], weights: Mapping[str, float] | None) -> dict[str, float]:
-    names = list(categories)
-    given = {c: (weights or {}).get(c, 0.0) for c in names}
-    usable = {c: w if 0 < w < math.inf else 0.0 for c, w in given.items()}
-    # Divided by the largest first: the sum of two huge weights is not a float.
-    largest = max(usable.values(), default=0.0)
-    if largest <= 0:
-        return dict.fromkeys(names, 1 / len(names)) if names else {}
-    scaled = {c: w / largest for c, w in usable.items()}
-    total = math.fsum(scaled.values())
-    return {c: w / total for c, w in scaled.items()}
 
 
 def _resampled_means(

@@ -268,6 +268,7 @@ def history(
                 summary=next(s for s in arms if s.arm_id == arm.id),
                 off_tok_s=next((s.decode_tok_s for s in arms if s.is_baseline), None),
                 tags=tuple(experiment.tags),
+                has_mix=bool(workload.weights),
             )
         )
     return found

@@ -201,6 +201,8 @@ class HistoryRow:
     summary: ArmSummary
     off_tok_s: float | None
     tags: tuple[str, ...]
+    has_mix: bool = False
+    """Whether the workload's categories are weighed by the user's traffic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,10 +129,14 @@ def _width(row: HistoryRow) -> float:
 
 
 def rank(row: HistoryRow) -> tuple[bool, bool, float]:
-    """Sorts results, the best last: usable before suspect, then faster ones, then by ratio."""
+    """Sorts results, the best last: usable before suspect, then faster ones, then by ratio.
+
+    Where the user has said what the traffic is, the ratio is that of total times on it.
+    """
     s = row.summary
     usable = not _NEVER_RECOMMENDED.intersection(s.flags)
-    return (usable, s.verdict is Verdict.FASTER, s.ratio or 0.0)
+    ratio = s.total_time_ratio if row.has_mix else s.ratio
+    return (usable, s.verdict is Verdict.FASTER, ratio or s.ratio or 0.0)
 
 
 def _is_open(row: HistoryRow) -> bool:

@@ -103,7 +103,7 @@ def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figur
                 col=1,
             )
     figure.update_yaxes(title="tokens/s", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="Acceptance (%)", range=[-4, 104], row=2, col=1)
+    figure.update_yaxes(title="Acceptance rate (%)", range=[-4, 104], row=2, col=1)
     figure.update_xaxes(title="Order of execution", row=2, col=1)
     title = f"{fmt.plural(len(runs), 'run')} in order of execution"
     if left_out:
@@ -120,7 +120,7 @@ def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
         if all(not v for v in values):
             continue
         figure.add_bar(
-            y=[label(a.text) for a in shown],
+            y=[f"{label(a.text)} (n={a.n_runs})" for a in shown],
             x=values,
             name=name,
             orientation="h",
@@ -129,7 +129,7 @@ def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
         )
     figure.update_layout(barmode="stack")
     figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_xaxes(title="Decode time, all measured runs (s)")
+    figure.update_xaxes(title="Decode time of all n measured runs (s)")
     return layout(figure, _time_title(shown), height=150 + ROW_PX * max(len(shown), 1))
 
 
@@ -139,22 +139,22 @@ def position_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     figure = go.Figure()
     deepest = 0.0
     for arm in arms:
-        positions = arm.acceptance.per_position if arm.acceptance else None
-        if not positions:
+        if arm.acceptance is None or not arm.acceptance.per_position:
             continue
+        positions = arm.acceptance.per_position
         deepest = max(deepest, len(positions))
         style = styles[arm.text]
         figure.add_scatter(
             x=list(range(1, len(positions) + 1)),
             y=[p * 100 for p in positions],
             mode="lines+markers",
-            name=label(arm.text, 40),
+            name=f"{label(arm.text, 40)} (n={fmt.count(arm.acceptance.n_verify_steps)})",
             line={"color": style.color, "dash": style.dash},
             marker=marker(style),
             hovertemplate="at least %{x}: %{y:.0f} % of drafted passes<extra></extra>",
         )
     figure.update_xaxes(title="Draft position i", dtick=1 if deepest <= 16 else None)
-    figure.update_yaxes(title="Accepted to position i (%)", range=[0, 104])
+    figure.update_yaxes(title="Accepted to i (% of n drafted passes)", range=[0, 104])
     return layout(figure, "How deep drafts are accepted", height=340)
 
 
@@ -209,7 +209,8 @@ def _prompts_title(on_arms: Sequence[ArmSummary]) -> str:
     if any(a.status == "pending" for a in on_arms):
         return "The prompts so far, with and without drafting"
     if not prompts:
-        return "Each prompt with and without drafting"
+        n = len({p.prompt_id for a in on_arms for p in a.prompts})
+        return f"{fmt.plural(n, 'prompt')} with and without drafting"
     quicker = sum(p.ratio > 1 for p in prompts)
     title = f"Faster on {quicker} of {fmt.plural(len(prompts), 'prompt')}"
     return title if any(p.ratio_low is not None for p in prompts) else f"{title}, in one round each"

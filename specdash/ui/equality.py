@@ -12,8 +12,8 @@ WHY_TEXTS_PART = (
     "A pass over several tokens computes with other rounding than one over a single token; where "
     "the two best tokens are almost tied the choice can flip, and the texts part. The control runs "
     "the plain text through the target again in chunks, without any draft: where it flips too, or "
-    "the gap of the two best logits is within twice the change that chunks make, the difference is "
-    "numeric."
+    "the gap of the two best logits is within twice the change that chunks make or too small to "
+    "tell, the difference is numeric."
 )
 
 

@@ -18,7 +18,8 @@ def ratio_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     figure = go.Figure()
     for arm in shown:
         limits = (arm.ratio_low, arm.ratio_high)
-        _add_estimate(figure, label(arm.text), styles[arm.text], arm.ratio, limits)
+        place = f"{label(arm.text)} (n={arm.n_prompts})"
+        _add_estimate(figure, place, styles[arm.text], arm.ratio, limits)
     title = _title(shown) if len(shown) > 1 else _single_title(shown)
     return _ratio_layout(figure, title, len(shown))
 
@@ -92,7 +93,7 @@ def _add_estimate(
 def _ratio_layout(figure: go.Figure, title: str, n_rows: int) -> go.Figure:
     figure.add_vline(x=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
     figure.update_xaxes(
-        title="Speed against off (1x: same)",
+        title="Speed / speed of off over n prompts",
         ticksuffix="x",
         range=_around_one(figure),
     )

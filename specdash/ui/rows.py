@@ -30,7 +30,7 @@ def _arm_row(arm: ArmSummary) -> Row:
         "Decode (tokens/s)": arm.decode_tok_s,
         "End to end (tokens/s)": arm.end_to_end_tok_s,
         "First token (s)": arm.prefill_s,
-        "Acceptance (%)": _share(acceptance.acceptance_rate if acceptance else None),
+        "Acceptance rate (%)": _share(acceptance.acceptance_rate if acceptance else None),
         "Drafted": acceptance.n_drafted if acceptance else None,
         "Accepted": acceptance.n_accepted if acceptance else None,
         "Tokens per target pass": acceptance.tokens_per_target_pass if acceptance else None,
@@ -55,12 +55,12 @@ def prompt_rows(arm: ArmSummary) -> list[Row]:
         {
             "Prompt": p.prompt_key,
             "Category": p.category,
-            "Ratio": p.ratio,
-            "Low": p.ratio_low,
-            "High": p.ratio_high,
+            "Ratio of the prompt": p.ratio,
+            "Low over rounds": p.ratio_low,
+            "High over rounds": p.ratio_high,
             "off (tokens/s)": p.off_tok_s,
             "on (tokens/s)": p.on_tok_s,
-            "Acceptance (%)": _share(p.acceptance_rate),
+            "Acceptance rate (%)": _share(p.acceptance_rate),
             "Rounds": p.n_rounds,
             "Repeats itself": p.is_degenerate,
         }
@@ -76,7 +76,7 @@ def drafter_rows(shares: Sequence[DrafterShare]) -> list[Row]:
             "Method": s.method,
             "Drafted": s.acceptance.n_drafted,
             "Accepted": s.acceptance.n_accepted,
-            "Acceptance (%)": _share(s.acceptance.acceptance_rate),
+            "Acceptance rate (%)": _share(s.acceptance.acceptance_rate),
             "Verify passes": s.acceptance.n_verify_steps,
             "Acceptance length": s.acceptance.acceptance_length,
             "Runs": s.n_runs,
@@ -106,7 +106,7 @@ def run_rows(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> list[Row]:
             "Tokens": r.n_generated,
             "Decode (s)": r.decode_s,
             "Prefill (s)": r.prefill_s,
-            "Acceptance (%)": _share(r.acceptance_rate),
+            "Acceptance rate (%)": _share(r.acceptance_rate),
             "Drafted": r.n_drafted,
             "Accepted": r.n_accepted,
             "Verify passes": r.n_verify_steps,
@@ -141,7 +141,7 @@ def history_rows(rows: Sequence[HistoryRow]) -> list[Row]:
             "High": r.summary.ratio_high,
             "off (tokens/s)": r.off_tok_s,
             "on (tokens/s)": r.summary.decode_tok_s,
-            "Acceptance (%)": _share(
+            "Acceptance rate (%)": _share(
                 r.summary.acceptance.acceptance_rate if r.summary.acceptance else None
             ),
             "Prompts": r.summary.n_prompts,

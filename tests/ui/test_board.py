@@ -3,6 +3,7 @@ from datetime import timedelta
 from fakes import NOON, history_row, on_summary
 
 from specdash.domain.verdict import Verdict
+from specdash.store.views import HistoryRow
 from specdash.ui.board import verdict_board
 
 
@@ -104,6 +105,16 @@ def test_a_newer_text_that_disqualifies_an_arm_counts_however_wide_its_interval(
     )
     (row,) = verdict_board([old, suspect])
     assert row.best is suspect
+
+
+def test_total_time_ranks_where_the_traffic_is_known() -> None:
+    def arm(n: int, ratio: float, total: float, mix: bool) -> HistoryRow:
+        summary = on_summary(ratio=ratio, total_time_ratio=total)
+        return history_row(arm=f"a{n}", arm_identity=f"id-{n}", summary=summary, has_mix=mix)
+
+    for mix, wanted in ((False, "a1"), (True, "a2")):
+        (row,) = verdict_board([arm(1, 1.3, 1.1, mix), arm(2, 1.2, 1.25, mix)])
+        assert row.best.arm == wanted
 
 
 def test_one_arm_on_two_engines_is_two_arms() -> None:

@@ -143,6 +143,6 @@ def test_runs_left_out_or_far_off_are_marked_in_the_table() -> None:
 
 def test_unknown_numbers_of_an_arm_stay_unknown_in_its_row() -> None:
     (row,) = rows.arm_rows([on_summary(acceptance=None, ratio_low=None, n_compared=0)])
-    assert row["Acceptance (%)"] is None
+    assert row["Acceptance rate (%)"] is None
     assert row["Low"] is None
     assert row["Equal outputs"] is None
