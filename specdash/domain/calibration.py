@@ -159,17 +159,16 @@ class Calibration:
     def from_json(cls, data: Mapping[str, object]) -> "Calibration":
         """:class:`UsageError` when the data are not those of a calibration."""
         try:
-            raw = cast("Mapping[str, object]", data)
-            drafts = cast("Mapping[str, Mapping[str, Mapping[str, float]]]", raw["draft_s"])
+            drafts = cast("Mapping[str, Mapping[str, Mapping[str, float]]]", data["draft_s"])
             return cls(
-                verify_s=_times(cast("Mapping[str, Mapping[str, float]]", raw["verify_s"])),
+                verify_s=_times(cast("Mapping[str, Mapping[str, float]]", data["verify_s"])),
                 draft_s={h: _times(t) for h, t in drafts.items()},
-                overhead_s=_optional(raw["overhead_s"]),
-                spread=float(cast("float", raw["spread"])),
-                drift=float(cast("float", raw["drift"])),
-                n_repeats=int(cast("int", raw["n_repeats"])),
-                plain_ratio=_optional(raw["plain_ratio"]),
-                key_fields=dict(cast("Mapping[str, object]", raw["key_fields"])),
+                overhead_s=_optional(data["overhead_s"]),
+                spread=float(cast("float", data["spread"])),
+                drift=float(cast("float", data["drift"])),
+                n_repeats=int(cast("int", data["n_repeats"])),
+                plain_ratio=_optional(data["plain_ratio"]),
+                key_fields=dict(cast("Mapping[str, object]", data["key_fields"])),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(

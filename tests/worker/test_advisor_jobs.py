@@ -1,6 +1,7 @@
 """Jobs of the advisor through queue, runner and store."""
 
 import os
+from functools import partial
 from typing import Any
 
 import pytest
@@ -75,11 +76,11 @@ def test_stored_calibration_is_found_by_its_key_and_serves_a_later_job(lab: Lab)
         made = calibration_of(session, first.experiment_id)
         assert made is not None
         key = made.calibration.key_fields
-        wanted = {"target_model_id": made.target_model_id}
-        assert newest_calibration(session, **wanted, fields=key) == made
-        assert newest_calibration(session, **wanted, fields={"n_threads": 1}) == made
-        assert newest_calibration(session, **wanted, fields={**key, "n_threads": 99}) is None
-        assert newest_calibration(session, **wanted, fields=key, draft_hashes=["d" * 64]) is None
+        find = partial(newest_calibration, session, target_model_id=made.target_model_id)
+        assert find(fields=key) == made
+        assert find(fields={"n_threads": 1}) == made
+        assert find(fields={**key, "n_threads": 99}) is None
+        assert find(fields=key, draft_hashes=["d" * 64]) is None
     later = _queue(lab, prediction=PredictionRequest((_NGRAM,), made.calibration_id))
     spec = _job_file(lab, later)
     assert spec.calibration is None
