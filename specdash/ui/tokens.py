@@ -100,6 +100,17 @@ def tokens_html(
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
 
 
+def plain_html(text: str) -> str:
+    """A text whose tokens are not known; escaped."""
+    return f'<div style="{_BOX}">{html.escape(text)}</div>'
+
+
+def first_letter(one: str, other: str) -> int:
+    """Index of the first letter in which two texts differ, or where the shorter ends."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 def legend_html(tokens: Sequence[Token]) -> str:
     """What the colours mean, with counts."""
     total = {origin: sum(t.origin is origin for t in tokens) for origin in Origin}

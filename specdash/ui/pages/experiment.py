@@ -7,16 +7,19 @@ import streamlit as st
 
 from specdash.domain.summary import ArmSummary
 from specdash.store.comparison import choice_text
-from specdash.store.views import ExperimentReport, JobView, RunView
+from specdash.store.views import ExperimentReport, ExperimentView, JobView, RunView
 from specdash.ui import (
+    calibration_part,
     charts,
     components,
     data,
     live,
+    mix,
     nav,
     ratios,
     rows,
     tables,
+    under_load,
     verdicts,
     why_panel,
 )
@@ -51,7 +54,7 @@ def _header(report: ExperimentReport) -> None:
     protocol = experiment.protocol
     facts = (
         f"{experiment.workload} (version {experiment.workload_version}) · {experiment.target} · "
-        f"{experiment.machine or 'machine not known yet'} · {experiment.engine} · "
+        f"{experiment.machine or 'machine not known yet'} · {_engine_words(experiment)} · "
         f"{fmt.plural(_count(protocol.get('n_prompts')), 'prompt')} x "
         f"{fmt.plural(_count(protocol.get('rounds')), 'round')}, "
         f"at most {protocol.get('max_tokens')} tokens"
@@ -60,7 +63,14 @@ def _header(report: ExperimentReport) -> None:
     precision = parts.precision_words(experiment)
     if precision:
         st.caption(precision)
-    st.caption(f"Queued {fmt.plain(fmt.when(experiment.created_at, components.zone()))}")
+    zone, finished = components.zone(), experiment.job.finished_at
+    times = f"Queued {fmt.when(experiment.created_at, zone)}"
+    st.caption(fmt.plain(f"{times}, ended {fmt.when(finished, zone)}" if finished else times))
+
+
+def _engine_words(experiment: ExperimentView) -> str:
+    server = experiment.server
+    return f"{experiment.engine} at {server['name']}" if server is not None else experiment.engine
 
 
 def _count(value: object) -> int:
@@ -202,6 +212,9 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def _page() -> None:
+    calibrating = calibration_part.queued()
+    if calibrating is not None:
+        st.switch_page(nav.EXPERIMENT, query_params={"id": str(calibrating)})
     experiment_id = nav.id_param()
     if experiment_id is None:
         st.title("Experiment")
@@ -225,7 +238,11 @@ def _page() -> None:
         _environment(report)
         return
     _verdicts(report)
+    calibration_part.for_experiment(report.experiment)
     _pictures(report)
+    if not live.is_active(job):
+        mix.show(report)
+        under_load.show(report)
     _summary_table(report)
     parts.same_texts(report, runs)
     parts.memory_part(report, runs)

@@ -12,10 +12,10 @@ from specdash.engines.base import GenerationSettings
 from specdash.store.enqueue import DuplicateError, queue_experiment
 from specdash.store.experiment_request import DEFAULT_MAX_ROUNDS, ExperimentRequest
 from specdash.store.views import ModelView, WorkloadView
-from specdash.ui import arms_form, checks, components, data, nav
+from specdash.ui import arms_form, checks, components, data, engine_form, nav
 from specdash.ui import format as fmt
 from specdash.ui.demo import models_or_demo
-from specdash.ui.drafts import targets
+from specdash.ui.engine_form import EngineChoice
 from specdash.worker.machine import allowed_cpus
 from specdash.worker.request import DEFAULT_N_CTX
 
@@ -24,17 +24,13 @@ _SECOND_OFF = "off#2"
 _FLASH = ("auto", "on", "off")
 
 
-def _target(models: Sequence[ModelView]) -> ModelView | None:
-    usable = {m.name: m for m in targets(models)}
+def _target(choice: EngineChoice, models: Sequence[ModelView]) -> ModelView | None:
+    usable = {m.name: m for m in models}
     if not usable:
-        components.empty_state(
-            "No model is registered yet.",
-            "Any GGUF file works. Scan the folder where yours lie, or install the demo model.",
-            ":material/deployed_code:",
-        )
-        st.page_link(nav.MODELS, label="Models and pairs", icon=":material/deployed_code:")
+        engine_form.no_target(choice)
         return None
-    name = st.selectbox("Target model", list(usable), key="new_target", persist_state="session")
+    key = "new_target" if choice.server is None else f"new_target_{choice.server.name}"
+    name = st.selectbox("Target model", list(usable), key=key, persist_state="session")
     model = usable[name]
     facts = [fmt.size(model.size_bytes), model.quantisation, fmt.parameters(model.n_params)]
     st.caption(fmt.plain(" · ".join(f for f in facts if f and f != fmt.DASH)))
@@ -135,6 +131,30 @@ def _replica() -> tuple[Arm, ...]:
     return (parse_arm(_SECOND_OFF),) if wanted else ()
 
 
+def _server_generation(choice: EngineChoice, target: ModelView) -> GenerationSettings:
+    """What a request can still say to a server that somebody else set up."""
+    settings = GenerationSettings()
+    if choice.info.name == "lm-studio":
+        n_ctx = st.number_input(
+            "Context (tokens)",
+            min_value=64,
+            max_value=1_048_576,
+            value=min(DEFAULT_N_CTX, target.n_ctx_train or DEFAULT_N_CTX),
+            key=f"new_ctx_{target.model_id}",
+            help="The model is loaded with it, and unloaded afterwards.",
+        )
+        return replace(settings, n_ctx=n_ctx)
+    return replace(settings, ignore_eos=_ignore_eos())
+
+
+def _ignore_eos() -> bool:
+    return st.toggle(
+        "Fixed length (ignore the end token)",
+        key="new_ignore_eos",
+        help="Every answer runs to the token cap. Never compared with natural stops.",
+    )
+
+
 def _generation(target: ModelView) -> GenerationSettings:
     cpus = data.settings().threads or allowed_cpus()
     with st.expander("Settings of target and draft, equal in every arm", icon=":material/tune:"):
@@ -184,11 +204,7 @@ def _generation(target: ModelView) -> GenerationSettings:
                 placeholder="As the target",
                 key="new_draft_kv",
             )
-        ignore_eos = st.toggle(
-            "Fixed length (ignore the end token)",
-            key="new_ignore_eos",
-            help="Every answer runs to the token cap. Never compared with natural stops.",
-        )
+        ignore_eos = _ignore_eos()
     return GenerationSettings(
         n_ctx=n_ctx,
         n_threads=threads,
@@ -200,6 +216,12 @@ def _generation(target: ModelView) -> GenerationSettings:
         draft_kv_type=draft_kv_type,
         draft_threads=draft_threads,
     )
+
+
+def _drafts(arms: Sequence[Arm], offered: Sequence[ModelView]) -> dict[str, int]:
+    """Models of the server by the name an arm calls them."""
+    by_name = {m.name: m.model_id for m in offered}
+    return {ref: by_name[ref] for arm in arms for ref in arm.draft_models if ref in by_name}
 
 
 def _requester() -> str:
@@ -249,24 +271,40 @@ def _page() -> None:
     models = models_or_demo(data.engine())
     fields, beside = st.columns([3, 2], gap="large")
     with fields:
-        target = _target(models)
+        choice = engine_form.choose_engine()
+        if choice is None:
+            return
+        offered = engine_form.target_models(choice, models)
+        target = _target(choice, offered)
         if target is None:
             return
         workload = _workload()
         if workload is None:
             return
         st.subheader("Arms")
-        arms_form.show_arms(target, models)
+        if choice.fixed_arm is not None:
+            engine_form.fixed_arm(choice)
+            arms = [parse_arm(choice.fixed_arm)]
+        else:
+            arms_form.show_arms(choice, target, models if choice.server is None else offered)
+            arms = arms_form.arms(choice)
         st.subheader("Protocol")
         n_prompts, n_rounds, max_tokens = _protocol(workload)
         precision, max_rounds = _precision(n_prompts, n_rounds)
+        concurrency = engine_form.parallel_requests(choice, workload)
         replica = _replica()
-        generation = _generation(target)
+        generation = (
+            _generation(target) if choice.server is None else _server_generation(choice, target)
+        )
         note, tags = _note()
     request = ExperimentRequest(
         workload_id=workload.workload_id,
         target_model_id=target.model_id,
-        arms=(*arms_form.arms(), *replica),
+        arms=(*arms, *replica),
+        drafts=_drafts([*arms], offered) if choice.server is not None else {},
+        engine=choice.info.name,
+        server=choice.server.name if choice.server is not None else None,
+        concurrency=concurrency,
         rounds=n_rounds,
         n_prompts=n_prompts,
         max_tokens=max_tokens,

@@ -8,6 +8,7 @@ from specdash.ui import charts, components, data, equality, nav, tokens, words
 from specdash.ui import format as fmt
 
 _STEPS_SHOWN = 400
+_LETTERS_BEFORE = 120
 
 
 def _headline(detail: RunDetail) -> str:
@@ -29,7 +30,8 @@ def _same(detail: RunDetail) -> str | None:
     if run.equal_off is None:
         return None
     if run.equal_off:
-        return "The text is the same as without drafting, token for token."
+        unit = "token for token" if detail.token_ids else "to the letter"
+        return f"The text is the same as without drafting, {unit}."
     if run.first_difference is None:
         return "The text differs from the one without drafting."
     return (
@@ -66,7 +68,10 @@ def _text(detail: RunDetail) -> None:
         st.html(tokens.legend_html(marked))
         st.caption("Point at a coloured token to see what was proposed.")
     with st.container(border=True):
-        st.html(tokens.tokens_html(marked, names, methods))
+        if marked:
+            st.html(tokens.tokens_html(marked, names, methods))
+        else:
+            st.html(tokens.plain_html(detail.text))
     if detail.steps and drafted:
         steps = detail.steps[:_STEPS_SHOWN]
         components.show_figure(charts.steps_figure(steps), key="run_steps")
@@ -92,8 +97,13 @@ def _text(detail: RunDetail) -> None:
 
 
 def _side_by_side(detail: RunDetail) -> None:
+    if detail.run.equal_off is not False:
+        return
     split = detail.run.first_difference
-    if detail.run.equal_off is not False or split is None or detail.off_token_texts is None:
+    if not detail.token_texts or not detail.off_token_texts:
+        _whole_texts(detail)
+        return
+    if split is None:
         return
     st.subheader("Where the texts part")
     st.markdown(equality.difference_sentence(detail.run))
@@ -105,6 +115,22 @@ def _side_by_side(detail: RunDetail) -> None:
     with right:
         st.markdown(f"**With** {fmt.code(detail.run.arm)}")
         st.html(tokens.difference_html(detail.token_texts, split))
+
+
+def _whole_texts(detail: RunDetail) -> None:
+    """Without tokens: both texts letter by letter from where they part."""
+    if detail.off_text is None:
+        return
+    split = tokens.first_letter(detail.off_text, detail.text)
+    st.subheader("Where the texts part")
+    left, right = st.columns(2)
+    for column, title, text in (
+        (left, "**Without drafting**", detail.off_text),
+        (right, f"**With** {fmt.code(detail.run.arm)}", detail.text),
+    ):
+        with column:
+            st.markdown(title)
+            st.html(tokens.difference_html(text, split, context=_LETTERS_BEFORE))
 
 
 def _prompt(detail: RunDetail) -> None:
