@@ -38,13 +38,19 @@ from specdash.worker.protocol import (
     DoneEvent,
     EnvironmentEvent,
     Event,
+    JobSpec,
     ProgressEvent,
     RunEvent,
+    SpecArm,
     SpecCounters,
+    SpecModel,
+    SpecPrompt,
+    SpecSettings,
     SpecStep,
 )
 from specdash.worker.queue import Outcome, claim, finish, register_worker, unregister_worker
 from specdash.worker.results import apply_events
+from specdash.worker.sweeping import Sweeping
 
 MACHINE: dict[str, object] = {
     "fingerprint": "seeded-machine",
@@ -304,6 +310,28 @@ def scripted_events(
                 peak_rss_bytes=300_000_000,
             )
         )
+    if protocol.get("concurrency"):
+        spec = JobSpec(
+            job_id=1,
+            experiment_id=experiment_id,
+            engine="scripted",
+            target=SpecModel(name="", path="", content_hash=""),
+            arms=[
+                SpecArm(experiment_arm_id=i, text=a.text) for i, a in zip(ids, arms, strict=True)
+            ],
+            prompts=[
+                SpecPrompt(prompt_id=known_id(row.id), key=row.key, category=row.category)
+                for row, _ in zip(rows, prepared, strict=False)
+            ],
+            settings=SpecSettings(**experiment.generation),
+            rounds=protocol["rounds"],
+            warmup=0,
+            max_tokens=protocol["max_tokens"],
+            order_seed=protocol["order_seed"],
+            concurrency=protocol["concurrency"],
+        )
+        parsed = {i: parse_arm(arm.text) for i, arm in enumerate(arms)}
+        Sweeping(spec, parsed, prepared, fake, events.append, n_done=len(plan)).sweep()
     events.append(ProgressEvent(done=len(plan), total=len(plan), eta_s=0.0))
     events += [ArmEvent(experiment_arm_id=i, status="measured") for i in ids]
     events.append(DoneEvent(machine_end={"load_average_1m": 1.1}))

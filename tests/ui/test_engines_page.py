@@ -1,5 +1,6 @@
 """Engines page, engine choice of a new benchmark, and what a server's results look like."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,3 +184,30 @@ def test_each_engine_keeps_its_own_arms(engine: Engine, tmp_path: Path) -> None:
     assert "draft-eagle3" in app.selectbox(key="new_method_llama-server").options
     app.selectbox(key="new_engine").select("llama-cpp-python, in process").run()
     assert app.session_state["new_arms"] == []
+
+
+def test_an_experiment_shows_up_to_which_load_it_pays(engine: Engine, tmp_path: Path) -> None:
+    workload = seeding.seed_workload(engine, "seeded", n_prompts=8)
+    script = seeding.scripted_file(
+        tmp_path, noise=0.0, most_parallel=8, methods={"ngram-simple": {"speed_up": 1.6}}
+    )
+    target = seeding.seed_model(engine, script, "scripted")
+    seeding.seed_experiment(engine, workload, target, concurrency=(2, 4, 8), rounds=1)
+    app = open_page(nav.EXPERIMENT, id="1")
+    assert "Under load" in everything(app)
+    assert "**Pays up to about 5 parallel requests.**" in everything(app)
+    assert "Pays up to about 5 parallel requests" in [
+        json.loads(c.proto.spec)["layout"].get("title", {}).get("text") or c.proto.alt
+        for c in app.get("plotly_chart")
+    ]
+    # Every run of the blocks, and none of the sweeps.
+    assert "16 runs in order of execution" in everything(app)
+
+
+def test_levels_that_could_not_be_served_are_said(engine: Engine, tmp_path: Path) -> None:
+    workload = seeding.seed_workload(engine, "seeded", n_prompts=4)
+    script = seeding.scripted_file(tmp_path, most_parallel=2)
+    target = seeding.seed_model(engine, script, "scripted")
+    seeding.seed_experiment(engine, workload, target, concurrency=(2, 4), rounds=1)
+    app = open_page(nav.EXPERIMENT, id="1")
+    assert "4 parallel requests were not measured" in everything(app)
