@@ -10,6 +10,7 @@ from specdash.ui.advice_words import prediction_error, status_words
 from specdash.ui.palette import OFF_COLOR, ROW_PX, label, layout
 
 _ROWS = 14
+_LINE_PX = 15
 _MEASURED_COLOR = "#3b7fc0"
 _PICK_COLOR = "#17907a"
 
@@ -40,8 +41,11 @@ def candidate_figure(candidates: Sequence[Candidate], pick: str | None = None) -
             color=color,
             symbol=symbol,
         )
-    _rows(figure, [label(c.arm, 30) for c in shown])
-    return layout(figure, candidate_title(candidates), height=150 + ROW_PX * max(len(shown), 1))
+    names = [label(c.arm, 34) for c in shown]
+    _rows(figure, names)
+    lines = max((name.count("<br>") + 1 for name in names), default=1)
+    row_px = max(ROW_PX, lines * _LINE_PX + 6)
+    return layout(figure, candidate_title(candidates), height=150 + row_px * max(len(shown), 1))
 
 
 def ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -79,7 +83,8 @@ def category_figure(categories: Sequence[CategoryResult]) -> go.Figure:
     total = sum(c.weight for c in categories)
     _rows(figure, [label(_category_name(c, total)) for c in categories])
     figure.update_layout(showlegend=False)
-    return layout(figure, category_title(categories), height=100 + ROW_PX * max(len(categories), 1))
+    layout(figure, category_title(categories), height=80 + ROW_PX * max(len(categories), 1))
+    return figure.update_layout(margin={"t": 8})
 
 
 def category_title(categories: Sequence[CategoryResult]) -> str:

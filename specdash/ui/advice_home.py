@@ -14,8 +14,10 @@ _ANSWERS = 4
 
 def show() -> None:
     """One line an advice under way or answered, then the link; nothing but the link without any."""
-    advices = data.advices()
-    for advice in newest(advices):
+    found = newest(data.advices())
+    if found:
+        st.subheader("From the advisor")
+    for advice in found:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(line(advice), width="content")
             nav.advice_link(advice.advice_id, "Open")

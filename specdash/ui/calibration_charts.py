@@ -1,5 +1,6 @@
 """What passes cost against their width, as calibrated: per pass and per token."""
 
+import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
@@ -58,9 +59,18 @@ def calibration_figure(calibration: Calibration) -> go.Figure:
                 col=1,
             )
     most = max(max(s.values()) / s[1] for s in calibration.verify_s.values())
+    powers = [2**i for i in range(math.ceil(math.log2(most)) + 2)]
     figure.update_xaxes(type="log", tickvals=_ticks(widths), ticktext=_ticks(widths))
     figure.update_xaxes(title="Tokens of a target pass", row=2, col=1)
-    figure.update_yaxes(title="Cost of a pass", range=[0, most * 1.08], row=1, col=1)
+    figure.update_yaxes(
+        title="Cost of a pass",
+        type="log",
+        tickvals=powers,
+        ticktext=powers,
+        range=[math.log10(0.9), math.log10(most * 1.3)],
+        row=1,
+        col=1,
+    )
     figure.update_yaxes(title="Cost per token", range=[0, 1.08], row=2, col=1)
     return layout(figure, calibration_title(calibration), height=460)
 

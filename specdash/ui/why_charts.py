@@ -85,7 +85,8 @@ def factor_figure(why: Why) -> go.Figure:
         title="Speed against off (1x: same)", ticksuffix="x", range=[low - room / 4, high + room]
     )
     figure.update_layout(showlegend=False, bargap=0.35)
-    return layout(figure, _factor_title(why), height=90 + 38 * len(names))
+    layout(figure, _factor_title(why), height=70 + 38 * len(names))
+    return figure.update_layout(margin={"t": 8})
 
 
 def length_figure(
@@ -136,7 +137,9 @@ def length_figure(
         )
     figure.add_hline(y=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dot"})
     figure.update_xaxes(
-        title="Most tokens of a draft (0: off)", dtick=1 if len(curve) <= 17 else None
+        title="Most tokens of a draft (0: off)",
+        dtick=1 if len(curve) <= 17 else None,
+        range=[-0.5, len(curve) - 0.5],
     )
     figure.update_yaxes(title="Speed against off", ticksuffix="x")
     return layout(figure, length_title(curve), height=320)

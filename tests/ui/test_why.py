@@ -129,7 +129,8 @@ def test_the_calibration_chart_has_a_line_a_depth_and_both_references() -> None:
     ]
     assert by_name[4][1] == pytest.approx([1, 1.2, 1.6, 3.0])
     assert by_name[5][1] == pytest.approx([1, 0.6, 0.4, 0.375])
-    assert drawn["layout"]["xaxis"]["type"] == "log"
+    assert drawn["layout"]["xaxis"]["type"] == drawn["layout"]["yaxis"]["type"] == "log"
+    assert drawn["layout"]["yaxis"]["ticktext"] == [1, 2, 4, 8]
     assert drawn["layout"]["xaxis2"]["title"]["text"] == "Tokens of a target pass"
     assert drawn["layout"]["title"]["text"] == "A pass over 6 tokens costs 2.3 passes over one"
 

@@ -30,7 +30,7 @@ def _stage(advice: AdviceView) -> tuple[object, ...]:
 def _live_part(advice_id: int) -> None:
     with components.page_guard():
         advice = data.advice(advice_id)
-        live.worker_line(data.worker(), data.settings(), waiting=advice.state == "queued")
+        live.worker_line(data.worker(), data.settings(), waiting=advice.is_active)
         _progress(advice)
         if st.session_state.get("advice_stage") != _stage(advice):
             st.rerun()
@@ -44,11 +44,9 @@ def _progress(advice: AdviceView) -> None:
     st.markdown(f"{mark.markdown()} {doing}")
     share = job.done / job.total if job is not None and job.total else 0.0
     st.progress(min(max(share, 0.0), 1.0))
-    runs = (
-        f"{job.done} of {job.total} runs of this step" if job and job.total else "not counted yet"
-    )
+    runs = f"{job.done} of {job.total} runs" if job and job.total else "runs not counted yet"
     st.caption(f"{runs} · asked {fmt.ago(advice.created_at)}")
-    st.markdown("\n".join(f"- {step.markdown()}" for step in words.steps(advice)))
+    st.markdown("  \n".join(step.markdown() for step in words.steps(advice)))
 
 
 def _facts(advice: AdviceView) -> None:
@@ -87,7 +85,7 @@ def _status(advice: AdviceView) -> None:
         why = advice.error_text or "It was stopped before it had an answer."
         (st.error if advice.state == "failed" else st.info)(fmt.plain(why), icon=mark.icon)
         with st.container(border=True):
-            st.markdown("\n".join(f"- {step.markdown()}" for step in words.steps(advice)))
+            st.markdown("  \n".join(step.markdown() for step in words.steps(advice)))
             st.button(
                 "Go on where it stopped",
                 icon=":material/resume:",
