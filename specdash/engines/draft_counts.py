@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from specdash.domain.counters import Step, counters_from_steps
+
 
 @dataclass(frozen=True, slots=True)
 class DraftCounts:
@@ -25,24 +27,18 @@ NO_DRAFTS = DraftCounts(0, 0, 0, 0, None, (), (), ())
 def counts_of_steps(
     accepted: Sequence[int], drafted: Sequence[int], *, n_max: int | None
 ) -> DraftCounts:
-    """From the accepted and the drafted tokens of every verify step."""
-    width = max(drafted, default=0)
-    accepted_histogram = [0] * (width + 1)
-    drafted_histogram = [0] * (width + 1)
-    full_histogram = [0] * (width + 1)
-    for a, k in zip(accepted, drafted, strict=True):
-        accepted_histogram[a] += 1
-        drafted_histogram[k] += 1
-        full_histogram[k] += a == k
+    """From the accepted and the drafted tokens of every pass; those without a draft count not."""
+    steps = [Step(k, a, 0.0) for a, k in zip(accepted, drafted, strict=True)]
+    c = counters_from_steps(steps, n_generated=1, n_max=n_max)
     return DraftCounts(
-        n_verify_steps=len(drafted),
-        n_drafted=sum(drafted),
-        n_accepted=sum(accepted),
-        n_rejected_steps=sum(a < k for a, k in zip(accepted, drafted, strict=True)),
+        n_verify_steps=c.n_verify_steps,
+        n_drafted=c.n_drafted,
+        n_accepted=c.n_accepted,
+        n_rejected_steps=c.n_rejected_steps,
         n_max=n_max,
-        accepted_histogram=tuple(accepted_histogram) if drafted else (),
-        drafted_histogram=tuple(drafted_histogram) if drafted else (),
-        full_histogram=tuple(full_histogram) if drafted else (),
+        accepted_histogram=c.accepted_histogram,
+        drafted_histogram=c.drafted_histogram,
+        full_histogram=c.full_histogram,
     )
 
 

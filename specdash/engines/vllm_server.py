@@ -142,10 +142,13 @@ def drafts_of_answer(streamed: Streamed) -> DraftCounts | None:
     n_max = count(stats, "num_spec_tokens")
     accepted = _integers(stats.get("per_step_accepted"))
     drafted = _integers(stats.get("per_step_drafted"))
-    if accepted is not None and drafted is not None and len(accepted) == len(drafted):
-        steps = [(a, k) for a, k in zip(accepted, drafted, strict=True) if k > 0]
-        if all(0 <= a <= k for a, k in steps):
-            return counts_of_steps([a for a, _ in steps], [k for _, k in steps], n_max=n_max)
+    if (
+        accepted is not None
+        and drafted is not None
+        and len(accepted) == len(drafted)
+        and all(0 <= a <= k for a, k in zip(accepted, drafted, strict=True))
+    ):
+        return counts_of_steps(accepted, drafted, n_max=n_max)
     return counts_of_totals(
         n_verify_steps=n_steps,
         n_drafted=count(stats, "num_draft_tokens"),
