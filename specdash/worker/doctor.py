@@ -12,7 +12,8 @@ from sqlalchemy.exc import OperationalError
 from specdash import __version__
 from specdash.errors import SpecdashError
 from specdash.settings import Settings
-from specdash.worker.machine import allowed_cpus, gpu_names
+from specdash.worker.gpu import driver_version, gpus
+from specdash.worker.machine import allowed_cpus
 from specdash.worker.quiet import BUSY_SHARE
 
 
@@ -193,5 +194,13 @@ def _self_check(settings: Settings) -> Examination:
 
 
 def _gpu(_settings: Settings) -> Examination:
-    names = gpu_names()
-    return Examination("GPU", "ok", ", ".join(names) if names else "none that nvidia-smi lists")
+    found = gpus()
+    if not found:
+        return Examination("GPU", "ok", "none that an NVIDIA driver lists")
+    names = [
+        gpu.name
+        if gpu.free_bytes is None
+        else f"{gpu.name} ({humanize.naturalsize(gpu.free_bytes, binary=True)} free)"
+        for gpu in found
+    ]
+    return Examination("GPU", "ok", f"{', '.join(names)}, driver {driver_version()}")

@@ -4,16 +4,15 @@ import hashlib
 import math
 import os
 import platform
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
+from specdash.worker.gpu import driver_version, free_gpu_bytes, gpus
+
 _CGROUP = Path("/sys/fs/cgroup")
 _CPU = Path("/sys/devices/system/cpu")
-_GPU_QUERY_S = 5.0
 
 
 def allowed_cpus(cgroup: Path = _CGROUP) -> int:
@@ -46,7 +45,7 @@ def machine_facts() -> dict[str, object]:
         "logical_cpus": psutil.cpu_count(logical=True),
         "allowed_cpus": allowed_cpus(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "gpus": gpu_names(),
+        "gpus": [gpu.name for gpu in gpus()],
         "architecture": platform.machine(),
     }
     return {
@@ -56,8 +55,8 @@ def machine_facts() -> dict[str, object]:
         "memory_bytes": psutil.virtual_memory().total,
         "os": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "gpu_driver": driver_version(),
         "governor": _read_text(_CPU / "cpu0/cpufreq/scaling_governor"),
-        "gpu_driver": gpu_driver(),
     }
 
 
@@ -77,34 +76,8 @@ def load_snapshot() -> dict[str, object]:
         "temperature_c": _temperature_c(),
         "throttle_count": _throttle_count(),
         "memory_available_bytes": memory.available,
+        "gpu_memory_free_bytes": free_gpu_bytes(),
     }
-
-
-def gpu_names() -> list[str]:
-    """Names of NVIDIA GPUs as ``nvidia-smi`` lists them; empty where it is not installed."""
-    return _ask_gpus("name")
-
-
-def gpu_driver() -> str | None:
-    """Version of the NVIDIA driver."""
-    return next(iter(_ask_gpus("driver_version")), None)
-
-
-def _ask_gpus(field: str) -> list[str]:
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    try:
-        listed = subprocess.run(
-            [tool, f"--query-gpu={field}", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=_GPU_QUERY_S,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in listed.stdout.splitlines() if line.strip()]
 
 
 def _affinity_cpus() -> int:

@@ -1,7 +1,5 @@
 """Does it fit: the memory a request needs against what is free, on the host and on the GPU."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +22,9 @@ from specdash.gguf.shape import model_shape
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.models import header_facts
 from specdash.store.views import ModelView
+from specdash.worker.gpu import free_gpu_bytes
 
 Level = Literal["ok", "warn", "error"]
-_GPU_QUERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +98,6 @@ def _gpu_checks(needed_bytes: int) -> Iterator[Check]:
             f"About {needed} of GPU memory are needed, only {_size(free)} are free. Put fewer "
             "layers there or shorten the context.",
         )
-
-
-def free_gpu_bytes() -> int | None:
-    """Free memory of all NVIDIA GPUs together; ``None`` where ``nvidia-smi`` does not tell."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
-    try:
-        listed = subprocess.run(
-            [tool, "--query-gpu=memory.free", "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=_GPU_QUERY_S,
-            check=True,
-        )
-        return sum(int(line) for line in listed.stdout.split()) * 2**20 or None
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return None
 
 
 def _shapes(target: ModelView, drafts: Sequence[ModelView]) -> list[ModelShape] | None:

@@ -95,29 +95,5 @@ def test_a_snapshot_is_plain_data_with_none_for_the_unknown() -> None:
         "temperature_c",
         "throttle_count",
         "memory_available_bytes",
+        "gpu_memory_free_bytes",
     }
-
-
-def test_no_gpu_tool_means_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.shutil, "which", lambda _name: None)
-    assert machine.gpu_names() == []
-
-
-def test_a_gpu_tool_that_fails_means_no_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\nexit 9\n")
-    tool.chmod(0o755)
-    monkeypatch.setattr(machine.shutil, "which", lambda _name: str(tool))
-    assert machine.gpu_names() == []
-
-
-def test_gpu_names_are_those_the_tool_lists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho 'GPU A'\necho 'GPU B'\n")
-    tool.chmod(0o755)
-    monkeypatch.setattr(machine.shutil, "which", lambda _name: str(tool))
-    assert machine.gpu_names() == ["GPU A", "GPU B"]
