@@ -179,3 +179,19 @@ def test_no_weights_give_anything_but_numbers_or_none(
     assert math.isfinite(found.log_ratio)
     assert all(x is None or (math.isfinite(x) and x > 0) for x in found.interval())
     assert all(x is None or 0 <= x <= 1 for x in [found.p_value()])
+
+
+@given(
+    st.lists(st.lists(st.floats(-650, 650), min_size=1, max_size=3), min_size=1, max_size=12).map(
+        lambda rows: [PromptSample(i, "a", tuple(v)) for i, v in enumerate(rows)]
+    )
+)
+def test_limits_beyond_every_float_are_none_and_not_infinite(samples: list[PromptSample]) -> None:
+    found = estimate(samples)
+    assert found is not None
+    for limits in (
+        found.interval(),
+        bootstrap_interval(samples),
+        *(rounds_interval(s) for s in samples),
+    ):
+        assert all(x is None or 0 < x < math.inf for x in limits)
