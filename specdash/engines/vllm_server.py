@@ -121,9 +121,11 @@ def watch(side: VllmSide, before: Scrape | None, answers: Sequence[Streamed]) ->
     while True:
         growth = Growth(before, side.read_metrics(), side.name)
         n_finished = growth.count(_FINISHED)
-        if (n_finished or 0) >= len(answers) or time.monotonic() > deadline:
+        if n_finished is None or n_finished >= len(answers) or time.monotonic() > deadline:
             break
         time.sleep(_SETTLE_POLL_S)
+    if n_finished is None:
+        return Watched(growth, None, len(answers))
     n_made = growth.count(_GENERATED)
     is_alone = (
         n_finished == len(answers)

@@ -295,6 +295,16 @@ def test_more_tokens_than_ours_are_somebody_elses() -> None:
     assert record.counters.n_drafted == 175  # these came with the answer
 
 
+def test_without_a_count_of_requests_nobody_knows_who_else_was_there() -> None:
+    def renamed(text: str) -> str:
+        return text.replace("request_success", "request_done")
+
+    fake = FakeVllm("vllm_ngram", answer=without_counters(), change_metrics=renamed)
+    record = run_on(fake)
+    assert "shared_server" not in record.flags
+    assert (record.proof, record.counters.n_drafted) == (True, None)
+
+
 def test_remembered_prompt_tokens_are_flagged() -> None:
     def hits(text: str) -> str:
         return text.replace(
@@ -350,7 +360,10 @@ def test_a_sweep_keeps_so_many_requests_in_flight() -> None:
 
 
 def test_a_sweep_without_counters_in_answers_attributes_none() -> None:
-    fake = FakeVllm("vllm_ngram", answer=without_counters())
+    def two(text: str) -> str:
+        return text.replace('"length",model_name="smol"} 1.0', '"length",model_name="smol"} 2.0')
+
+    fake = FakeVllm("vllm_ngram", answer=without_counters(), change_metrics=two)
     with fake:
         sweep = engine_at(fake, None).sweep(ON_ARM, prompts(2), 2)
     assert [r.counters.n_drafted for r in sweep.records] == [None, None]
