@@ -43,7 +43,7 @@ def register_offered(engine: Engine, server: ServerView) -> list[ModelView]:
         held = {
             i: facts
             for i, facts in server.models.items()
-            if _file_here(session, server, facts.get("model_path")) is None
+            if _file_here(session, server, facts.get("path")) is None
         }
     return register_remote(engine, server, held)
 
@@ -52,7 +52,7 @@ def models_at(session: Session, server: ServerView) -> list[ModelView]:
     """What can be measured at this server, in the order in which it named its models."""
     found = []
     for model_id, facts in server.models.items():
-        file = _file_here(session, server, facts.get("model_path"))
+        file = _file_here(session, server, facts.get("path"))
         if file is not None:
             found.append(file)
             continue
@@ -128,7 +128,7 @@ def check_place(engine_name: str, server: ServerView | None, model: ModelView) -
 
 def _resolved(engine: Engine, server: ServerView, model_id: str) -> ModelView:
     with read_session(engine) as session:
-        known = _file_here(session, server, server.models.get(model_id, {}).get("model_path"))
+        known = _file_here(session, server, server.models.get(model_id, {}).get("path"))
     if known is not None:
         return known
     return register_remote(engine, server, {model_id: server.models.get(model_id, {})})[0]

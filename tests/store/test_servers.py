@@ -207,7 +207,7 @@ def test_an_id_alone_is_known_once_the_server_has_named_it(engine: Engine) -> No
 def test_a_file_that_a_server_here_has_loaded_is_that_file(engine: Engine, tmp_path: Path) -> None:
     file = scripted_file(tmp_path)
     known = seed_model(engine, file, "known")
-    models = [{"id": "m", "name": "m", "facts": {"model_path": str(file)}}]
+    models = [{"id": "m", "name": "m", "facts": {"path": str(file)}}]
     for name, url, expected in (
         ("here", "http://127.0.0.1:8080", "known"),
         ("there", "http://gpu-box:8080", "there/m"),
