@@ -140,10 +140,11 @@ class VllmEngine(TwoSidedEngine[VllmSide]):
             reason = missing_proof(side, streamed)
         counters = counters_of(streamed, drafts, is_plain=is_plain)
         flags = list(prompt.flags)
-        times = times_of_answer(streamed)
+        times = times_of_answer(streamed) if counters.decode_s is None else None
         if times is None:
             flags.extend(streamed.flags)
         else:
+            # One clock for all arms, but where the way here gathers chunks it shows no times.
             counters = replace(counters, prefill_s=times[0], decode_s=times[1])
             flags.append(SERVER_CLOCK)
         if watched.is_alone is False:

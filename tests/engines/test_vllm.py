@@ -108,16 +108,30 @@ def test_metrics_that_come_late_are_waited_for() -> None:
     assert run_on(fake).counters.n_drafted == 175
 
 
-def test_the_plain_server_gives_its_own_times_and_no_drafts() -> None:
+def test_the_plain_server_has_no_drafts() -> None:
     record = run_off(FakeVllm("vllm_off", answer=chat_of("vllm_off")))
+    c = record.counters
+    assert (c.n_drafted, c.n_accepted, c.n_verify_steps, c.n_plain_steps) == (0, 0, 0, 159)
+    assert violations(c) == ()
+    assert (record.proof, record.flags) == (None, ())
+
+
+def test_both_arms_are_timed_by_the_same_clock() -> None:
+    """The captured server counted 5.48 s; its chunks came here within half a second."""
+    c = run_off(FakeVllm("vllm_off", answer=chat_of("vllm_off"))).counters
+    assert c.decode_s is not None
+    assert c.decode_s < 5
+
+
+def test_where_chunks_are_gathered_the_servers_own_times_stand() -> None:
+    chat = json.loads(captured("vllm_off", "chat.json"))
+    whole = Events(streamed(chat, pieces=[(chat["choices"][0]["message"]["content"], 160)]))
+    record = run_off(FakeVllm("vllm_off", answer=whole))
     c = record.counters
     assert c.prefill_s == pytest.approx(0.17492349)
     assert c.decode_s == pytest.approx(5.479080778)
     # vLLM's own 28.30 tokens/s are all tokens over both times.
     assert decode_tok_s(c) == pytest.approx(29.01946, abs=1e-5)
-    assert (c.n_drafted, c.n_accepted, c.n_verify_steps, c.n_plain_steps) == (0, 0, 0, 159)
-    assert violations(c) == ()
-    assert record.proof is None
     assert record.flags == ("server_clock",)
 
 
