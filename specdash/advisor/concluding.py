@@ -65,7 +65,9 @@ def _cut_short(
     minutes = f"{context.question.budget_s / 60:.3g} minutes"
     said = []
     for step, view in zip(_STEPS, views, strict=False):
-        if view.environment.get("budget_ended"):
+        if view.job.error_kind == "time_limit":
+            said.append(f"The {step} was stopped: it took far longer than the {minutes} allow.")
+        elif view.environment.get("budget_ended"):
             said.append(f"The {minutes} did not suffice for the {step}; what was measured counts.")
     if plan is None:
         return said

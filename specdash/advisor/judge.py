@@ -148,7 +148,7 @@ def _answer(
 ) -> tuple[Kind, Ratio | None, str]:
     where = f"on {findings.workload}"
     if found is None:
-        if not any(a.n_runs for a in findings.search if not a.is_baseline):
+        if not any(a.status == "measured" for a in findings.search if not a.is_baseline):
             return "not-measured", None, _not_measured(findings)
         return (
             "leave-off",
@@ -218,6 +218,9 @@ def _no_gain(name: str, where: str, size: str) -> str:
 def _not_measured(findings: Findings) -> str:
     plan = findings.plan
     best = next((c for c in plan.candidates if c.status == "open"), None) if plan else None
+    refused = next((a.reason for a in findings.search if not a.is_baseline and a.reason), None)
+    if not findings.cut_short and refused is not None:
+        return f"Nothing but off could be measured on {findings.workload}: {refused}"
     words = f"Nothing but off was measured on {findings.workload} before the time was over."
     if best is None or best.predicted is None:
         return words

@@ -13,6 +13,7 @@ the job's words; resumed, it tries that job again.
 """
 
 import logging
+from dataclasses import replace
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
@@ -86,6 +87,9 @@ def _move(engine: Engine, settings: Settings, advice: AdviceView) -> None:
             return
     if job is not None and job.state in ACTIVE_JOB_STATES:
         return
+    if job is not None and job.error_kind == "time_limit":
+        _answer(engine, settings, advice)  # with what there is
+        return
     if job is not None and job.state != "succeeded":
         step = _STEPS[len(advice.experiment_ids) - 1]
         said = job.error_text or "No reason was given."
@@ -127,7 +131,13 @@ def _next_step(engine: Engine, settings: Settings, advice: AdviceView) -> None:
     if request is not None:
         _queue(engine, advice, request)
         return
+    _answer(engine, settings, replace(advice, plan=plan.to_json() if plan else None))
+
+
+def _answer(engine: Engine, settings: Settings, advice: AdviceView) -> None:
+    plan = SearchPlan.from_json(advice.plan) if advice.plan is not None else None
     with read_session(engine) as session:
+        context = steps.load_context(session, advice)
         decision = conclude(session, settings, context, plan)
     update_advice(engine, advice.advice_id, result=decision.to_json())
     _end(engine, advice.advice_id, "succeeded", None)

@@ -30,11 +30,14 @@ BASELINE_SHARE = 0.4
 """Of the budget, the most that the baseline may take."""
 SEARCH_SHARE = 0.6
 """Of what is left after it, the least that the search may take; a confirmation keeps the rest."""
+_LATE, _LATE_S = 1.5, 60.0
+"""A job that takes so many times what is left of the budget, and so many seconds, is stopped."""
 FRESH = timedelta(days=7)
 """An older calibration is measured anew, though its key is the same."""
 ELIMINATE_FROM = 3
 CONFIRM_ROUNDS = 3
 _CHAIN_BEST = 3
+_FULL_CALIBRATION_S = 300.0
 _REPLAYED_BY = {"llama-server": "llama-cpp"}
 """Engine of a search -> engine that shows its tokens and can be calibrated, for the baseline."""
 
@@ -91,7 +94,7 @@ def baseline_request(session: Session, context: Context) -> ExperimentRequest:
         engine=engine,
         drafts={d.name: d.model_id for d in drafts},
         prompt_keys=context.split.search,
-        calibration=CalibrationPlan() if known is None else None,
+        calibration=_calibration_plan(question.budget_s) if known is None else None,
         prediction=prediction,
         budget_s=question.budget_s * BASELINE_SHARE,
     )
@@ -170,6 +173,13 @@ def step_summaries(
     return summaries_by_mix(session, experiment_id, context.mix)
 
 
+def _calibration_plan(budget_s: float) -> CalibrationPlan:
+    """A coarser one where it would take much of the budget."""
+    if budget_s >= _FULL_CALIBRATION_S:
+        return CalibrationPlan()
+    return CalibrationPlan(widths=(1, 2, 3, 4, 6, 8, 16, 32, 64), depths=(64, 512), repeats=3)
+
+
 def calibration_used(session: Session, advice: AdviceView) -> int | None:
     """The calibration that the predictions rest on."""
     if advice.baseline_experiment_id is None:
@@ -227,6 +237,8 @@ def _request(context: Context, step: str, **fields: object) -> ExperimentRequest
         # By this a step that was queued just before a crash is found again.
         "requester": requester(context.advice.advice_id, step),
         "allow_duplicate": True,
+        # Steps end by themselves in time; this is for those that do not.
+        "time_limit_s": _LATE * max(context.left_s, 0.0) + _LATE_S,
         **fields,
     }
     return ExperimentRequest(question.workload_id, question.target_model_id, **asked)  # type: ignore[arg-type]

@@ -153,6 +153,20 @@ def test_a_budget_that_ended_at_the_baseline_tells_the_prediction_as_such() -> N
     assert {c.status for c in found.candidates} == {"not reached"}
 
 
+def test_arms_that_all_were_refused_give_their_reason() -> None:
+    search = [
+        replace(a, status="unsupported", reason="No such method.", n_runs=0, ratio=None)
+        if not a.is_baseline
+        else a
+        for a in _summaries([OFF, _times(1.0)])
+    ]
+    found = decide_advice(_findings(search))
+    assert (found.kind, found.sentence) == (
+        "not-measured",
+        "Nothing but off could be measured on extract: No such method.",
+    )
+
+
 def test_among_equals_the_cheapest_in_memory_is_picked_and_all_are_told() -> None:
     search = _summaries([OFF, _times(1.50, 0.02), _times(1.49, 0.03), _times(1.51, 0.03)])
     memory = {"ngram-mod": 16 * MIB, "ngram-simple": 0, "draft-simple:model=d": 500 * MIB}

@@ -113,6 +113,20 @@ def test_a_budget_of_six_seconds_keeps_what_it_has_and_says_so(desk: Desk) -> No
     assert advice.confirm_experiment_id is None
 
 
+def test_a_step_that_does_not_end_in_time_is_stopped_and_the_rest_counts(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orchestrate.steps, "_LATE_S", 0.0)
+    script = {**PAYS, "failure": {"kind": "hang", "at_run": -1}}
+    advice = desk.follow(desk.ask(script, budget_s=4.0))
+    assert (advice.state, advice.error_text) == ("succeeded", None)
+    decision = decision_of(advice)
+    assert (decision.kind, decision.budget_ended) == ("not-measured", True)
+    assert decision.warnings == (
+        "The baseline was stopped: it took far longer than the 0.0667 minutes allow.",
+    )
+
+
 def test_a_cancelled_advice_stops_its_job_and_goes_on_when_resumed(desk: Desk) -> None:
     advice_id = desk.ask(SLOW)
     thread = threading.Thread(target=desk.follow, args=(advice_id,))
