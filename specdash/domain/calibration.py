@@ -50,8 +50,8 @@ class CalibrationPlan:
     """What to measure: passes of every width at every depth, each ``repeats`` times."""
 
     widths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
-    depths: tuple[int, ...] = (64, 512, 1024)
-    """Those that the context cannot hold are left out."""
+    depths: tuple[int, ...] = (64, 768)
+    """Those that the context cannot hold are left out. Two, for cost grows evenly with depth."""
     repeats: int = 5
 
     def __post_init__(self) -> None:

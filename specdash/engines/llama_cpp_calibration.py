@@ -18,7 +18,7 @@ from specdash.errors import EngineError, UsageError
 
 _MAD_TO_DEVIATION = 1.4826
 _WIDE = 16
-"""Passes above this width are long, and steady enough for half of the repeats."""
+"""Passes above this width are long, and steady enough for every fourth repeat."""
 _DRAFT_WIDTHS = frozenset({1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64})
 """Passes in which a draft takes in what was checked; those between are interpolated."""
 
@@ -120,7 +120,7 @@ class _Series:
                 for context in self.contexts.values():
                     _decode(context, self.prefix[filled:depth], filled)
                 filled = depth
-                self._round(depth, repeat, _Look())  # warms up
+                self._round(depth, 1, _Look())  # warms up, without the wide ones
             self._round(depth, repeat, look)
             progress(number / len(rounds))
         look.drift = self._drift(look)
@@ -146,9 +146,9 @@ class _Series:
 
 
 def _turn(widths: Sequence[int], repeat: int) -> Iterator[int]:
-    """The widths of one round, up and down in turn; wide ones in every other round."""
+    """The widths of one round, up and down in turn; wide ones in every fourth round."""
     for width in widths if repeat % 2 == 0 else reversed(widths):
-        if width <= _WIDE or repeat % 2 == 0:
+        if width <= _WIDE or repeat % 4 == 0:
             yield width
 
 
