@@ -1,5 +1,6 @@
 """The advisor's page: asking, watching, going on, reading the answer."""
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import streamlit as st
 from advice_fakes import CANDIDATES, DECISION, RUNGS, SIMPLE
+from fakes import NOON
 from sqlalchemy.engine import Engine
 from sqlmodel import select
 from streamlit.testing.v1 import AppTest
@@ -17,10 +19,12 @@ from specdash.advisor.question import Question
 from specdash.domain.calibration import Calibration
 from specdash.settings import PROJECT_ROOT
 from specdash.store.advices import ask, get_advice, list_advices, update_advice
-from specdash.store.calibrations import save_calibration
+from specdash.store.calibrations import CalibrationView, save_calibration
+from specdash.store.queries import experiment_report
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import Experiment
 from specdash.ui import gate, nav
+from specdash.ui.calibration_part import key_facts, matching
 
 sys.path.insert(0, str(PROJECT_ROOT / "tests/helpers"))
 import seeding
@@ -246,3 +250,69 @@ def test_an_unknown_advice_is_a_state_and_not_a_traceback(seeded: Engine, text: 
     app = open_page(id=text)
     assert not app.error
     assert "There is no advice" in everything(app) or "Which draft is best?" in everything(app)
+
+
+def arm_id(engine: Engine, experiment_id: int) -> int:
+    with read_session(engine) as session:
+        return next(
+            a.arm_id for a in experiment_report(session, experiment_id).arms if a.ratio != 1
+        )
+
+
+def test_an_experiment_explains_its_ratio_and_offers_a_calibration(seeded: Engine) -> None:
+    app = open_page(nav.EXPERIMENT, id="1")
+    assert any(m.value.startswith(":material/lightbulb:") for m in app.markdown)
+    n_charts = len(app.get("plotly_chart"))
+    app.session_state[f"why_{arm_id(seeded, 1)}"] = True
+    app.run()
+    assert not app.exception
+    assert len(app.get("plotly_chart")) == n_charts + 2
+    assert "No calibration of these models" in everything(app)
+    app.button(key="calibrate_1_").click().run()
+    assert not app.exception
+    assert app.title[0].value == "Experiment 4"
+    with read_session(seeded) as session:
+        queued = session.exec(select(Experiment).where(Experiment.id == 4)).one()
+        assert (queued.purpose, queued.engine) == ("calibrate", "scripted")
+        assert queued.protocol["calibration"] is not None
+
+
+def test_a_calibration_that_holds_prices_every_length(seeded: Engine) -> None:
+    with read_session(seeded) as session:
+        facts = key_facts(experiment_report(session, 1).experiment)
+    with write_session(seeded) as session:
+        experiment = session.exec(select(Experiment).where(Experiment.id == 1)).one()
+        times = {64: {1: 0.01, 8: 0.02}, 512: {1: 0.012, 8: 0.03}}
+        save_calibration(session, experiment, Calibration(times, key_fields=facts))
+    app = open_page(nav.EXPERIMENT, id="1")
+    app.session_state[f"why_{arm_id(seeded, 1)}"] = True
+    app.run()
+    assert not app.exception
+    assert not [b for b in app.button if b.label == "Calibrate this target"]
+    figures = [json.loads(c.proto.spec) for c in app.get("plotly_chart")]
+    (curve,) = (
+        trace
+        for figure in figures
+        for trace in figure["data"]
+        if trace.get("name") == "predicted, from acceptance and calibration"
+    )
+    assert curve["x"] == list(range(17))
+
+
+def test_a_calibration_of_another_machine_or_without_the_draft_does_not_hold() -> None:
+    times = {64: {1: 0.01, 4: 0.02}}
+    view = CalibrationView(
+        calibration_id=1,
+        calibration=Calibration(times, key_fields={"machine_fingerprint": "here", "n_threads": 2}),
+        target="t",
+        target_model_id=1,
+        machine="here",
+        machine_fingerprint="here",
+        experiment_id=None,
+        created_at=NOON,
+    )
+    assert matching([view], {"machine_fingerprint": "here"}) is view
+    assert matching([view], {"machine_fingerprint": "there"}) is None
+    assert matching([view], {"machine_fingerprint": "here"}, ["d" * 64]) is None
+    drifted = replace(view, calibration=replace(view.calibration, drift=0.2))
+    assert matching([drifted], {"machine_fingerprint": "here"}) is None
