@@ -52,9 +52,9 @@ def prompt_figure(
         x=list(off.values()),
         y=[label(key) for key in off],
         mode="markers",
-        name=baseline,
+        name=label(baseline, 40),
         marker=marker(OFF_STYLE),
-        hovertemplate=f"%{{y}}<br>{baseline}: %{{x:.1f}} tokens/s<extra></extra>",
+        hovertemplate=f"%{{y}}<br>{label(baseline)}: %{{x:.1f}} tokens/s<extra></extra>",
     )
     for arm in on_arms:
         figure.add_scatter(

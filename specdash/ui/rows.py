@@ -161,11 +161,11 @@ def job_rows(jobs: Sequence[JobView]) -> list[Row]:
         {
             "Experiment": j.experiment_id,
             "Workload": j.workload,
-            "Target": j.target,
             "Arms": ", ".join(a for a in j.arms if a != "off"),
-            "Runs": j.done,
-            "Queued": j.queued_at,
             "Finished": j.finished_at,
+            "Runs made": j.done,
+            "Target": j.target,
+            "Queued": j.queued_at,
             "Attempt": j.attempt,
         }
         for j in jobs

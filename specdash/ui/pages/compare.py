@@ -81,6 +81,8 @@ def _differences(a: Side, b: Side) -> None:
     table = [{"Field": d.label, "A": d.a, "B": d.b} for d in found]
     if table:
         tables.show_rows(table, alt="Fields in which the two arms differ", key="c_fields")
+    elif not_comparable_reasons(a, b):
+        st.caption("Of the arms themselves nothing; the rest is said above.")
     else:
         st.caption("Nothing but the time of the measurement.")
 
@@ -115,11 +117,14 @@ def _page() -> None:
         if result.prompts:
             components.show_figure(
                 charts.prompt_figure(
-                    [result], baseline="A", names={result.text: f"B: {result.text}"}
+                    [result],
+                    baseline=f"A: {a.arm.text}",
+                    names={result.text: f"B: {result.text}"},
                 ),
                 key="fig_compare",
             )
     st.subheader("Side by side")
+    st.caption("Ratios in this table are those of each arm against its own off.")
     both = rows.arm_rows([a.arm, b.arm])
     marked = [{"": side, **row} for side, row in zip("AB", both, strict=True)]
     tables.show_rows(marked, alt="The two arms with their measured numbers", key="c_table")

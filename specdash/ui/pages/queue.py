@@ -14,11 +14,14 @@ _SHOWN_STOPPED = 10
 _SHOWN_DONE = 20
 
 
-def _active_job(job: JobView) -> None:
+def _active_job(job: JobView, *, is_last: bool) -> None:
     with st.container(border=True, key=f"job_{job.job_id}"):
         st.markdown(live.job_title(job))
-        st.caption(fmt.plain(f"{job.target} · {job.engine} · attempt {job.attempt}"))
-        live.progress(job)
+        st.caption(_place_words(job))
+        if job.state == "queued":
+            st.markdown(f"{JOB_STATES[job.state].markdown()} {live.phase(job)}")
+        else:
+            live.progress(job)
         with st.container(horizontal=True, vertical_alignment="center"):
             nav.experiment_link(job.experiment_id)
             st.button(
@@ -30,15 +33,25 @@ def _active_job(job: JobView) -> None:
                 args=(cancel, data.engine(), job.job_id),
             )
             if job.state == "queued":
-                for label, direction in (("Up", "up"), ("Down", "down")):
+                for label, direction, at_end in (
+                    ("Up", "up", job.position == 1),
+                    ("Down", "down", is_last),
+                ):
                     st.button(
                         label,
-                        icon=f":material/arrow_{direction}ward:",
+                        type="tertiary",
+                        disabled=at_end,
                         key=f"{direction}_{job.job_id}",
                         on_click=components.act,
                         args=(move, data.engine(), job.job_id, direction),
                     )
-        _log(job)
+        if job.state != "queued":
+            _log(job)
+
+
+def _place_words(job: JobView) -> str:
+    words = f"{job.target} · {job.engine}"
+    return fmt.plain(f"{words} · attempt {job.attempt}" if job.attempt > 1 else words)
 
 
 def _unfinished_job(job: JobView) -> None:
@@ -92,7 +105,7 @@ def _live_part() -> None:
         live.worker_line(data.worker(), data.settings(), waiting=bool(jobs))
         live.rerun_when_changed("queue", jobs)
         for job in jobs:
-            _active_job(job)
+            _active_job(job, is_last=job is jobs[-1])
 
 
 with components.page_guard():
