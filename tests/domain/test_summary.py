@@ -512,6 +512,12 @@ def test_one_suspect_run_flags_the_arm_and_keeps_it_from_leading() -> None:
     assert on.tied_with_best is None
 
 
+@pytest.mark.parametrize(("n_generated", "is_short"), [(63, True), (64, False)])
+def test_texts_under_64_tokens_are_short(n_generated: int, is_short: bool) -> None:
+    runs = make_runs(on_speed(1.2), n_generated=n_generated)
+    assert ["short" in s.flags for s in summarise([OFF, ON], runs)] == [is_short] * 2
+
+
 def test_rounds_of_off_that_differ_by_a_quarter_make_every_arm_uneven() -> None:
     def speed(prompt: int, factor: float) -> Callable[[int, int, int], float]:
         return lambda arm, p, r: 100.0 / (factor if (arm, p, r) == (0, prompt, 1) else 1.0)
