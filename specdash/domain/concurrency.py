@@ -171,7 +171,8 @@ def payoff_words(arm: ArmUnderLoad) -> str:
         return f"Does not pay at any load measured, from {measured[0]} to {measured[-1]} requests."
     if arm.payoff is Payoff.MIXED or arm.crossing is None:
         return "Goes back and forth around 1 as the load grows: measure more rounds or prompts."
-    about = round(arm.crossing)
+    # The last whole number with a ratio above 1.
+    about = math.ceil(arm.crossing) - 1
     if about <= 1:
         return "Pays for one request at a time only."
     return f"Pays up to about {about} parallel requests."

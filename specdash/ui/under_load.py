@@ -108,14 +108,14 @@ def load_rows(arms: Sequence[ArmUnderLoad]) -> list[Row]:
     return [
         {
             "Arm": arm.text,
-            "Requests in flight": x.n_parallel,
+            "Requests": x.n_parallel,
             "Ratio": x.ratio,
             "Low": x.ratio_low,
             "High": x.ratio_high,
+            "Total ratio": x.total_ratio,
+            "off total (tokens/s)": x.off_total_tok_s,
+            "on total (tokens/s)": x.on_total_tok_s,
             "Prompts": x.n_prompts,
-            "off, all together (tokens/s)": x.off_total_tok_s,
-            "on, all together (tokens/s)": x.on_total_tok_s,
-            "Ratio of totals": x.total_ratio,
         }
         for arm in arms
         for x in arm.levels

@@ -67,6 +67,8 @@ def _server_checks(
     elif not server.is_ok:
         text = (server.last_test or {}).get("text")
         yield Check("warn", "server", f"The last test of '{server.name}' failed: {text}")
+    else:
+        yield Check("ok", "server", f"'{server.name}' answered when it was last tested.")
     if server.arm_text is None:
         return
     is_plain = parse_arm(server.arm_text).is_off

@@ -130,7 +130,10 @@ def test_the_crossing_lies_between_the_levels_it_was_found_at(ratios: list[float
 @pytest.mark.parametrize(
     ("ratios", "sentence"),
     [
-        ([1.6, 1.3, 0.8], "Pays up to about 3 parallel requests."),
+        ([1.6, 1.3, 0.8], "Pays up to about 2 parallel requests."),
+        ([1.6, 1.3, 0.99], "Pays up to about 3 parallel requests."),
+        ([1.6, 1.3, 1.0], "Pays up to about 3 parallel requests."),
+        ([1.15, 0.99, 0.8], "Pays for one request at a time only."),
         ([1.02, 0.7, 0.5], "Pays for one request at a time only."),
         ([1.6, 1.3, 1.1], "Still pays at 4 parallel requests, the most measured."),
         ([0.9, 0.8, 0.7], "Does not pay at any load measured, from 1 to 4 requests."),

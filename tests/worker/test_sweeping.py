@@ -122,7 +122,7 @@ def test_a_job_with_sweeps_reports_where_it_stops_paying(
     assert [x.ratio for x in arm.levels] == pytest.approx([1.6, 1.6 / 1.15, 1.6 / 1.45, 1.6 / 2.05])
     assert arm.payoff is Payoff.UP_TO
     assert arm.crossing == pytest.approx(4.8712, abs=1e-4)
-    assert arm.sentence == "Pays up to about 5 parallel requests."
+    assert arm.sentence == "Pays up to about 4 parallel requests."
     assert arm.levels[2].off_total_tok_s is not None
     assert compared == [True] * 24
     # None of them is in any other result.

@@ -24,6 +24,9 @@ _STATES: Mapping[bool | None, Badge] = {
     False: Badge("no answer", ":material/error:", "red"),
     None: Badge("not tested", ":material/help:", "gray"),
 }
+_TWO_SERVERS = (
+    "At an address it speculates as it was started, so on and off are two servers of one model."
+)
 _REACHED = [i for i in ENGINES.values() if i.address != "none" and not i.is_fake]
 
 
@@ -71,7 +74,7 @@ def _server(server: ServerView) -> None:
             f"{engine_info(server.engine).title}"
         )
         st.caption(_address_words(server))
-        if test.get("text"):
+        if test.get("text") and not server.is_ok:
             st.markdown(fmt.plain(str(test["text"])))
         _tested(server, test)
         with st.container(horizontal=True):
@@ -110,16 +113,13 @@ def _address_words(server: ServerView) -> str:
 
 
 def _tested(server: ServerView, test: Mapping[str, object]) -> None:
-    facts = []
-    if test.get("version"):
-        facts.append(f"version {fmt.plain(str(test['version']))}")
-    if server.models:
+    if server.is_ok:
+        version = f", version {fmt.plain(str(test['version']))}" if test.get("version") else ""
         shown = [fmt.code(m) for m in list(server.models)[:_MODELS_SHOWN]]
         more = len(server.models) - len(shown)
         listed = ", ".join(shown) + (f" and {more} more" if more else "")
-        facts.append(f"models {listed}")
-    if facts:
-        st.caption(" · ".join(facts))
+        n = fmt.plural(len(server.models), "model")
+        st.markdown(f"Connected{version}; {n}{': ' if listed else ''}{listed}")
     counts = _lines(test.get("counts"))
     if counts:
         st.caption(f":material/tag: It can count {fmt.plain('; '.join(counts))}.")
@@ -158,8 +158,8 @@ def _add() -> None:
         st.subheader("Add a server")
         by_title = {i.title: i for i in _REACHED}
         info = by_title[st.selectbox("Engine", list(by_title), key="e_engine")]
-        st.caption(info.summary)
         takes_label = "server" in info.methods
+        st.caption(_TWO_SERVERS if takes_label else info.summary)
         with st.form("e_add", border=False):
             left, right = st.columns(2)
             with left:

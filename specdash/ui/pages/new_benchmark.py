@@ -33,7 +33,9 @@ def _target(choice: EngineChoice, models: Sequence[ModelView]) -> ModelView | No
     name = st.selectbox("Target model", list(usable), key=key, persist_state="session")
     model = usable[name]
     facts = [fmt.size(model.size_bytes), model.quantisation, fmt.parameters(model.n_params)]
-    st.caption(fmt.plain(" · ".join(f for f in facts if f and f != fmt.DASH)))
+    known = [f for f in facts if f and f != fmt.DASH]
+    if known:
+        st.caption(fmt.plain(" · ".join(known)))
     return model
 
 
