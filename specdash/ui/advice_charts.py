@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from specdash.advisor.decision import Candidate, CategoryResult, Ratio
 from specdash.ui import format as fmt
-from specdash.ui.advice_words import prediction_error, status_words
+from specdash.ui.advice_words import prediction_error, rank, status_words
 from specdash.ui.palette import OFF_COLOR, ROW_PX, label, layout
 
 _ROWS = 14
@@ -51,7 +51,7 @@ def candidate_figure(candidates: Sequence[Candidate], pick: str | None = None) -
 def ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Measured ones first, fastest first, then by prediction; those without any number left out."""
     known = [c for c in candidates if c.measured is not None or c.predicted is not None]
-    return sorted(known, key=_rank)
+    return sorted(known, key=rank)
 
 
 def candidate_title(candidates: Sequence[Candidate]) -> str:
@@ -152,8 +152,3 @@ def _dots(
         ],
         hovertemplate="%{customdata}<extra></extra>",
     )
-
-
-def _rank(candidate: Candidate) -> tuple[bool, float]:
-    best = candidate.measured or candidate.predicted
-    return candidate.measured is None, -(best.value if best else 0.0)

@@ -175,6 +175,12 @@ def prediction_error(candidates: Sequence[Candidate]) -> float | None:
     return median(errors) if errors else None
 
 
+def rank(candidate: Candidate) -> tuple[bool, float]:
+    """Sorts measured arms first, the fastest before the others, then by prediction."""
+    best = candidate.measured or candidate.predicted
+    return candidate.measured is None, -(best.value if best else 0.0)
+
+
 def candidate_rows(candidates: Sequence[Candidate]) -> list[dict[str, object]]:
     """Every arm that was considered: predicted beside measured."""
     return [
@@ -192,7 +198,7 @@ def candidate_rows(candidates: Sequence[Candidate]) -> list[dict[str, object]]:
             "Memory on top (MiB)": None if c.memory_bytes is None else c.memory_bytes / 2**20,
             "Why": c.reason,
         }
-        for c in candidates
+        for c in sorted(candidates, key=rank)
     ]
 
 
