@@ -186,5 +186,10 @@ def test_engines(
     [server] = listed.document()  # type: ignore[misc,attr-defined]
     assert (server["runs"], server["has_token"]) == ("server:label=ngram-n5", True)
     assert "sk-secret" not in listed.out + added.out + added.err
+    tried = specdash("engines", "test", "box", "--json")
+    _assert_documented("engines list", [tried.document()])
+    assert tried.status == 1  # nothing listens there
+    assert tried.document()["last_test"]["ok"] is False  # type: ignore[index,call-overload]
+    assert specdash("engines", "test", "bix").status == 1
     assert specdash("engines", "remove", "box").status == 0
     assert specdash("engines", "list", "--json").document() == []

@@ -196,7 +196,9 @@ def _environment(report: ExperimentReport) -> None:
             if facts:
                 st.markdown(f"**{title}**")
                 st.table(_flat(facts), border="horizontal", width="content")
-        st.caption(fmt.plain(f"Target file: {experiment.target_path}"))
+        held = experiment.server is not None
+        name = "Target as the server calls it" if held else "Target file"
+        st.caption(fmt.plain(f"{name}: {experiment.target_path}"))
         st.caption(fmt.plain(f"Target content hash: {experiment.target_hash}"))
 
 
