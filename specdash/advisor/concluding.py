@@ -1,6 +1,6 @@
 """The answer of an advice from what its steps stored: judged, priced and ready to type."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlmodel import Session
@@ -15,10 +15,9 @@ from specdash.domain.arms import OFF_ARM, parse_arm
 from specdash.engines.llama_server_binary import find_llama_server
 from specdash.errors import EngineError
 from specdash.settings import Settings
-from specdash.store.models import header_facts
 from specdash.store.queries import experiment_report
 from specdash.store.tables import utc_now
-from specdash.store.views import ExperimentView, ModelView
+from specdash.store.views import ExperimentView
 
 _STEPS: tuple[Step, ...] = ("baseline", "search", "confirm")
 
@@ -81,25 +80,13 @@ def _cut_short(
 
 
 def _files(settings: Settings, context: Context) -> Files:
-    models = (context.target, *context.drafts)
     return Files(
         target_path=context.target.path or context.target.name,
         target_name=context.target.name,
         draft_paths={d.name: d.path or d.name for d in context.drafts},
-        repositories=_repositories(models),
         server_path=_server_path(settings),
         workload=context.advice.workload,
     )
-
-
-def _repositories(models: Sequence[ModelView]) -> Mapping[str, str]:
-    """Hugging Face repositories of the original weights, where a header names one."""
-    found = {}
-    for model in models:
-        facts = header_facts(model)
-        if facts is not None and facts.base_models:
-            found[model.name] = facts.base_models[0]
-    return found
 
 
 def _server_path(settings: Settings) -> str:

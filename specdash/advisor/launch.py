@@ -46,8 +46,6 @@ class Files:
     target_path: str
     target_name: str
     draft_paths: Mapping[str, str] = field(default_factory=dict)
-    repositories: Mapping[str, str] = field(default_factory=dict)
-    """Model name or draft reference -> Hugging Face repository, where the header names one."""
     server_path: str = "llama-server"
     workload: str = "WORKLOAD"
 
@@ -170,18 +168,18 @@ def lm_studio(arm: Arm, files: Files) -> Launch:
 
 def vllm(arm: Arm, files: Files) -> Launch:
     """``--speculative-config``; vLLM serves the original weights, not the GGUF."""
-    words: list[object] = ["vllm", "serve", _repository(files, files.target_name)]
+    words: list[object] = ["vllm", "serve", files.target_name]
     if arm.is_off:
-        return Launch("vllm", "vLLM", "bash", _command(words), _weights_note())
+        return Launch("vllm", "vLLM", "bash", _command(words), _weights_note("vLLM"))
     if len(arm.calls) > 1:
         return _none("vllm", "vLLM", "bash", "vLLM runs one speculative method at a time.")
     call = arm.calls[0]
     config: dict[str, object]
-    notes = [_weights_note()]
+    notes = [_weights_note("vLLM")]
     if call.method in _VLLM_METHODS:
         config = {"method": _VLLM_METHODS[call.method]}
         if call.draft_model is not None:
-            config["model"] = _repository(files, call.draft_model)
+            config["model"] = call.draft_model
         config["num_speculative_tokens"] = call.n_max
         notes += _without_thresholds("vLLM", call)
     elif call.method in ("ngram-simple", "prompt-lookup"):
@@ -202,17 +200,17 @@ def vllm(arm: Arm, files: Files) -> Launch:
 def sglang(arm: Arm, files: Files) -> Launch:
     """Flags of ``sglang.launch_server``; it serves the original weights, not the GGUF."""
     words: list[object] = ["python", "-m", "sglang.launch_server", "--model-path"]
-    words.append(_repository(files, files.target_name))
+    words.append(files.target_name)
     if arm.is_off:
-        return Launch("sglang", "SGLang", "bash", _command(words), _weights_note())
+        return Launch("sglang", "SGLang", "bash", _command(words), _weights_note("SGLang"))
     if len(arm.calls) > 1:
         return _none("sglang", "SGLang", "bash", "SGLang runs one speculative method at a time.")
     call = arm.calls[0]
-    notes = [_weights_note()]
+    notes = [_weights_note("SGLang")]
     if call.method in _SGLANG_ALGORITHMS:
         words += ["--speculative-algorithm", _SGLANG_ALGORITHMS[call.method]]
         if call.draft_model is not None:
-            words += ["--speculative-draft-model-path", _repository(files, call.draft_model)]
+            words += ["--speculative-draft-model-path", call.draft_model]
         words += ["--speculative-num-steps", call.n_max, "--speculative-eagle-topk", 1]
         words += ["--speculative-num-draft-tokens", call.n_max + 1]
         notes += _without_thresholds("SGLang", call)
@@ -257,12 +255,11 @@ def _without_thresholds(engine: str, call: MethodCall) -> list[str]:
     return [f"{engine} has no {' and no '.join(dropped)}."] if dropped else []
 
 
-def _weights_note() -> str:
-    return "It serves the original weights, not this GGUF: check the repository names."
-
-
-def _repository(files: Files, name: str) -> str:
-    return files.repositories.get(name, name)
+def _weights_note(engine: str) -> str:
+    return (
+        f"{engine} serves the original weights, not the GGUF: put their repository or folder in "
+        "place of each model's name."
+    )
 
 
 def _layers(n: int) -> object:

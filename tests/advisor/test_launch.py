@@ -12,14 +12,16 @@ FILES = Files(
     "/models/my target.gguf",
     "target",
     {"d": "/models/d.gguf", "e": "/models/e.gguf"},
-    {"target": "org/Target-1B", "d": "org/Draft-100M"},
 )
 SERVER = (
     "llama-server --model '/models/my target.gguf' --ctx-size 2048 --parallel 1 --batch-size 2048 "
     "--ubatch-size 512 --threads 2 --threads-batch 2 --cache-type-k f16 --cache-type-v f16 "
     "--flash-attn auto --n-gpu-layers 0 "
 )
-WEIGHTS = "It serves the original weights, not this GGUF: check the repository names."
+WEIGHTS = (
+    "vLLM serves the original weights, not the GGUF: put their repository or folder in place of "
+    "each model's name."
+)
 
 
 def _launches(arm: str) -> dict[str, Launch]:
@@ -139,7 +141,7 @@ def test_lm_studio_settings_carry_its_names() -> None:
     [
         (
             "draft-simple:model=d,n_max=5",
-            '{"method": "draft_model", "model": "org/Draft-100M", "num_speculative_tokens": 5}',
+            '{"method": "draft_model", "model": "d", "num_speculative_tokens": 5}',
             WEIGHTS,
         ),
         (
@@ -164,7 +166,7 @@ def test_lm_studio_settings_carry_its_names() -> None:
 )
 def test_vllm_gets_a_speculative_config(arm: str, config: str, note: str) -> None:
     entry = _launches(arm)["vllm"]
-    assert entry.text == f"vllm serve org/Target-1B --speculative-config '{config}'"
+    assert entry.text == f"vllm serve target --speculative-config '{config}'"
     assert entry.note == note
 
 
@@ -173,7 +175,7 @@ def test_vllm_gets_a_speculative_config(arm: str, config: str, note: str) -> Non
     [
         (
             "draft-simple:model=d,n_max=3",
-            "--speculative-algorithm STANDALONE --speculative-draft-model-path org/Draft-100M "
+            "--speculative-algorithm STANDALONE --speculative-draft-model-path d "
             "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
         ),
         (
@@ -190,7 +192,7 @@ def test_vllm_gets_a_speculative_config(arm: str, config: str, note: str) -> Non
 )
 def test_sglang_gets_its_flags(arm: str, flags: str) -> None:
     assert _launches(arm)["sglang"].text == (
-        f"python -m sglang.launch_server --model-path org/Target-1B {flags}"
+        f"python -m sglang.launch_server --model-path target {flags}"
     )
 
 
