@@ -93,6 +93,8 @@ def category_title(categories: Sequence[CategoryResult]) -> str:
     slower = [c.category for c in categories if c.ratio.high is not None and c.ratio.high < 1]
     if faster and slower:
         return f"Faster on {fmt.listing(faster)}, slower on {fmt.listing(slower)}"
+    if all(c.ratio.low is None for c in categories):
+        return "Each category, with too few prompts for an interval"
     return "Each category with its own interval"
 
 

@@ -20,8 +20,9 @@ def card(decision: Decision, changes: Sequence[str]) -> None:
     with st.container(border=True, key="decision_card"):
         st.markdown(mark.markdown())
         st.subheader(words.answer(decision), anchor=False)
-        for warning in decision.warnings:
-            st.warning(fmt.plain(warning), icon=":material/warning:")
+        if decision.warnings:
+            said = "  \n".join(fmt.plain(w) for w in decision.warnings)
+            st.warning(said, icon=":material/warning:")
         if decision.ratio is not None:
             _numbers(decision)
         _ties(decision)
@@ -66,7 +67,7 @@ def _ties(decision: Decision) -> None:
     if others:
         st.caption(
             f":material/join_inner: Not separable from the fastest: {fmt.listing(others)}. Of "
-            "these the one that takes least memory, then the simplest, is the pick."
+            "those within 2 % of it, the one that takes least memory, then the simplest, is taken."
         )
 
 

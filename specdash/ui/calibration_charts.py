@@ -71,13 +71,15 @@ def calibration_figure(calibration: Calibration) -> go.Figure:
         row=1,
         col=1,
     )
-    figure.update_yaxes(title="Cost per token", range=[0, 1.08], row=2, col=1)
+    dearest = max(s[n] / s[1] / n for s in calibration.verify_s.values() for n in s)
+    figure.update_yaxes(title="Cost per token", range=[0, dearest * 1.08], row=2, col=1)
     return layout(figure, calibration_title(calibration), height=460)
 
 
 def calibration_title(calibration: Calibration) -> str:
     """How wide a pass may be before it costs twice as much as one over a single token."""
-    depth = sorted(calibration.verify_s)[0]
+    depths = sorted(calibration.verify_s)
+    depth = depths[len(depths) // 2]
     verify = calibration.costs(None, depth).verify
     widest = max(calibration.verify_s[depth])
     double = next((n for n in range(2, widest + 1) if verify(n) >= _DOUBLE), None)

@@ -132,7 +132,7 @@ def test_the_calibration_chart_has_a_line_a_depth_and_both_references() -> None:
     assert drawn["layout"]["xaxis"]["type"] == drawn["layout"]["yaxis"]["type"] == "log"
     assert drawn["layout"]["yaxis"]["ticktext"] == [1, 2, 4, 8]
     assert drawn["layout"]["xaxis2"]["title"]["text"] == "Tokens of a target pass"
-    assert drawn["layout"]["title"]["text"] == "A pass over 6 tokens costs 2.3 passes over one"
+    assert drawn["layout"]["title"]["text"] == "A pass over 5 tokens costs 2.1 passes over one"
 
 
 def test_a_draft_token_is_priced_in_target_passes_at_every_depth() -> None:
