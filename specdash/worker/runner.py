@@ -180,6 +180,8 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             fields = _calibration_fields(spec, facts, engine_facts)
             steps = Steps(spec, engine, prepared, fields, channel.send)
             steps.calibrate()
+            if spec.calibration is not None:
+                began = time.perf_counter()  # a calibration without runs serves nobody
         send = channel.send if steps is None else steps.watching(channel.send)
         measuring = Measuring(spec, ready, prepared, engine, send, began=began)
         measuring.measure()
