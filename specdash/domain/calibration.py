@@ -22,6 +22,8 @@ PassTimes: TypeAlias = Mapping[int, Mapping[int, float]]
 
 STEADY_DRIFT = 0.05
 """A larger change between the first and the last look at one point makes it unsteady."""
+STEADY_SPREAD = 0.10
+"""More scatter than this between repeats means that something else used the machine."""
 _MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean, normal values
 
 CALIBRATION_KEY_FIELDS = (
@@ -90,7 +92,7 @@ class Calibration:
 
     @property
     def is_steady(self) -> bool:
-        return abs(self.drift) <= STEADY_DRIFT
+        return abs(self.drift) <= STEADY_DRIFT and self.spread <= STEADY_SPREAD
 
     @property
     def relative_error(self) -> float:

@@ -11,7 +11,7 @@ from statistics import median
 from time import perf_counter
 from typing import NamedTuple
 
-from specdash.domain.calibration import STEADY_DRIFT, Calibration, CalibrationPlan
+from specdash.domain.calibration import Calibration, CalibrationPlan
 from specdash.engines.llama_cpp_context import LlamaContext
 from specdash.engines.llama_cpp_loop import choose
 from specdash.errors import EngineError, UsageError
@@ -21,6 +21,9 @@ _WIDE = 16
 """Passes above this width are long, and steady enough for every fourth repeat."""
 _DRAFT_WIDTHS = frozenset({1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64})
 """Passes in which a draft takes in what was checked; those between are interpolated."""
+
+_LONG_S = 60.0
+"""A series that took longer is not repeated: the machine is too busy for a better one."""
 
 _TARGET = ""
 _Seconds = dict[int, dict[int, list[float]]]
@@ -39,7 +42,6 @@ class _Look:
     """One series of measurements."""
 
     seconds: dict[_Point, list[float]] = field(default_factory=dict)
-    drift: float = 0.0
 
     def add(self, point: _Point, seconds: float) -> None:
         self.seconds.setdefault(point, []).append(seconds)
@@ -80,17 +82,12 @@ def calibrate(
         widths=widths,
         repeats=plan.repeats,
     )
-    look = series.look(lambda share: progress(share / 2))
-    if abs(look.drift) > STEADY_DRIFT:
-        look = series.look(lambda share: progress((1 + share) / 2))
+    began = perf_counter()
+    found = series.look(lambda share: progress(share / 2))
+    if not found.is_steady and perf_counter() - began < _LONG_S:
+        found = series.look(lambda share: progress((1 + share) / 2))
     progress(1.0)
-    return Calibration(
-        verify_s=look.times(_TARGET),
-        draft_s={draft: look.times(draft) for draft in drafts},
-        spread=look.spread,
-        drift=look.drift,
-        n_repeats=plan.repeats,
-    )
+    return found
 
 
 def _depths(plan: CalibrationPlan, n_ctx: int, widest: int) -> list[int]:
@@ -109,7 +106,7 @@ class _Series:
     widths: Sequence[int]
     repeats: int
 
-    def look(self, progress: Callable[[float], None]) -> _Look:
+    def look(self, progress: Callable[[float], None]) -> Calibration:
         look = _Look()
         rounds = [(depth, r) for depth in self.depths for r in range(self.repeats)]
         filled = 0
@@ -123,10 +120,16 @@ class _Series:
                 self._round(depth, 1, _Look())  # warms up, without the wide ones
             self._round(depth, repeat, look)
             progress(number / len(rounds))
-        look.drift = self._drift(look)
+        drift = self._drift(look)
         for context in self.contexts.values():
             context.clear()
-        return look
+        return Calibration(
+            verify_s=look.times(_TARGET),
+            draft_s={model: look.times(model) for model in self.contexts if model != _TARGET},
+            spread=look.spread,
+            drift=drift,
+            n_repeats=self.repeats,
+        )
 
     def _round(self, depth: int, repeat: int, look: _Look) -> None:
         for width in _turn(self.widths, repeat):

@@ -6,7 +6,12 @@ from dataclasses import fields
 import streamlit as st
 
 from specdash.advisor.calibration import calibration_request
-from specdash.domain.calibration import CALIBRATION_KEY_FIELDS, STEADY_DRIFT, Calibration
+from specdash.domain.calibration import (
+    CALIBRATION_KEY_FIELDS,
+    STEADY_DRIFT,
+    STEADY_SPREAD,
+    Calibration,
+)
 from specdash.engines.base import GenerationSettings
 from specdash.store.calibrations import CalibrationView
 from specdash.store.enqueue import queue_experiment
@@ -61,12 +66,14 @@ def for_experiment(experiment: ExperimentView) -> None:
 def words(view: CalibrationView) -> str:
     """Age, repeats, scatter, drift, and whether it stayed steady."""
     known = view.calibration
-    steady = (
-        f"steady: first and last look differ by {fmt.percent(abs(known.drift), 1)}"
-        if known.is_steady
-        else f"**not steady**: it drifted by {fmt.percent(abs(known.drift), 1)}, over "
-        f"{fmt.percent(STEADY_DRIFT)}; measure it again when the machine is quiet"
-    )
+    steady = f"steady: first and last look differ by {fmt.percent(abs(known.drift), 1)}"
+    if not known.is_steady:
+        cause = (
+            f"it drifted by {fmt.percent(abs(known.drift), 1)}, over {fmt.percent(STEADY_DRIFT)}"
+            if abs(known.drift) > STEADY_DRIFT
+            else f"repeats scatter by more than {fmt.percent(STEADY_SPREAD)}"
+        )
+        steady = f"**not steady**: {cause}; measure it again when the machine is quiet"
     overhead = (
         f" · {known.overhead_s * 1000:.2f} ms of other work a pass"
         if known.overhead_s is not None

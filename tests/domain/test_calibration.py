@@ -95,6 +95,12 @@ def test_drift_beyond_5_percent_is_not_steady() -> None:
     assert not Calibration(row, drift=0.051).is_steady
 
 
+def test_repeats_that_scatter_by_more_than_a_tenth_are_not_steady() -> None:
+    row = {64: {1: 0.02, 2: 0.03}}
+    assert Calibration(row, spread=0.10).is_steady
+    assert not Calibration(row, spread=0.11).is_steady
+
+
 def test_error_of_a_ratio_holds_scatter_and_half_of_the_drift() -> None:
     row = {64: {1: 0.02, 2: 0.03}}
     assert Calibration(row, spread=0.02, n_repeats=8).relative_error == pytest.approx(0.012533)
