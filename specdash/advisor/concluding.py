@@ -7,7 +7,7 @@ from sqlmodel import Session
 
 from specdash.advisor.decision import Decision, Evidence, Step
 from specdash.advisor.expiry import key_fields
-from specdash.advisor.judge import Findings, decide_advice
+from specdash.advisor.judge import Findings, decide_advice, settles
 from specdash.advisor.launch import Files, launches
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.steps import Context, searched_winner, step_summaries
@@ -74,7 +74,7 @@ def _cut_short(
         said.append(f"The {minutes} were over after the baseline; nothing was searched.")
     elif context.advice.confirm_experiment_id is None:
         winner = searched_winner(session, context, plan)
-        if winner is not None and winner.ratio.value > 1:
+        if winner is not None and not settles(winner.ratio):
             said.append(f"The {minutes} were over after the search; nothing was confirmed.")
     return said
 

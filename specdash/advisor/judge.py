@@ -1,7 +1,7 @@
 """From what was measured to the answer. Pure; nothing here wins by a text that repeats itself."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from specdash.advisor.account import (
@@ -17,10 +17,11 @@ from specdash.advisor.ladder import size_words
 from specdash.advisor.plan import SearchPlan
 from specdash.domain.arms import parse_arm
 from specdash.domain.methods import METHODS
-from specdash.domain.records import ArmSummary
+from specdash.domain.records import ArmSummary, PromptRatio
 from specdash.domain.statistics import PromptSample, across_prompts, estimate
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict, decide
 
+_LITTLE = 1.10
 _SAME_MEMORY = 64 << 20
 """Memory prices closer than this are the same price."""
 
@@ -90,9 +91,19 @@ def clean_ratio(summary: ArmSummary, mix: Mapping[str, float] | None = None) -> 
     """The ratio over prompts without a repeating text; ``None`` for an arm that may not win."""
     if summary.status != "measured" or summary.n_suspect:
         return None
+    return _ratio_over(summary.prompts, mix)
+
+
+def settles(ratio: Ratio) -> bool:
+    """Whether a search already says that nothing gains, so that there is nothing to confirm."""
+    verdict = decide(ratio.low, ratio.high)
+    return verdict in (Verdict.SLOWER, Verdict.NO_DIFFERENCE) or _gains_little(ratio)
+
+
+def _ratio_over(prompts: Iterable[PromptRatio], mix: Mapping[str, float] | None) -> Ratio | None:
     samples = [
         PromptSample(p.prompt_id, p.category, (math.log(p.ratio),))
-        for p in summary.prompts
+        for p in prompts
         if not p.is_degenerate
     ]
     result = estimate(samples, mix)
@@ -124,7 +135,9 @@ def decide_advice(findings: Findings) -> Decision:
         arm=considered if kind == "use" else None,
         considered_arm=considered,
         ratio=ratio,
-        is_confirmed=summary is not None and has_own_prompts,
+        is_confirmed=has_own_prompts
+        and summary is not None
+        and ratio == clean_ratio(summary, findings.mix),
         total_time_ratio=_total_time(found, summary),
         tied=found.tied if found else (),
         memory_bytes=price,
@@ -175,6 +188,13 @@ def _answer(
             f"Not worth it {where}: {name} is faster on a typical prompt, {range_words(ratio)}, "
             f"but with your mix the whole takes longer ({total:.2f}x).",
         )
+    if verdict is not Verdict.FASTER:
+        # No arm is chosen by this, so the prompts of the search may say it too.
+        by_id = {p.prompt_id: p for p in (*found.summary.prompts, *confirmed.prompts)}
+        ratio = _ratio_over(by_id.values(), findings.mix) or ratio
+        verdict = decide(ratio.low, ratio.high)
+        if verdict is Verdict.FASTER:
+            verdict = Verdict.NOT_RESOLVED
     return _from_verdict(verdict, ratio, name, where)
 
 
@@ -184,30 +204,44 @@ def _from_verdict(verdict: Verdict, ratio: Ratio, name: str, where: str) -> tupl
         return "use", ratio, f"Use {name} {where}: faster than off, {size}."
     if verdict is Verdict.SLOWER:
         return "leave-off", ratio, f"Leave it off {where}: the best, {name}, is slower, {size}."
-    if verdict is Verdict.NO_DIFFERENCE or ratio.value <= 1 + PRACTICAL_DIFFERENCE:
+    if verdict is Verdict.NO_DIFFERENCE or _gains_little(ratio):
         return "not-worth-it", ratio, _no_gain(name, where, size)
-    return (
-        "not-resolved",
-        ratio,
-        f"Not resolved {where}: {name} looks like the best, {size}; leave it off until more "
-        "prompts settle it.",
-    )
+    return "not-resolved", ratio, _open(ratio, name, where)
 
 
 def _from_search(found: Pick, where: str) -> tuple[Kind, Ratio, str]:
     """Nothing was confirmed: because nothing gained, or because time was over."""
     ratio, name = found.ratio, found.summary.text
-    size = range_words(ratio)
-    if ratio.high is not None and ratio.high < 1 / (1 + PRACTICAL_DIFFERENCE):
-        words = f"Leave it off {where}: even the best, {name}, is slower, {size}."
-        return "leave-off", ratio, words
-    if ratio.value <= 1 + PRACTICAL_DIFFERENCE:
-        return "not-worth-it", ratio, _no_gain(name, where, size)
+    verdict = decide(ratio.low, ratio.high)
+    if verdict is not Verdict.FASTER and (settles(ratio) or not _may_gain(ratio)):
+        return _from_verdict(verdict, ratio, name, where)
     return (
         "not-resolved",
         ratio,
-        f"Not confirmed {where}: {name} was the fastest in the search, {size}; the time was over "
-        "before other prompts could confirm it.",
+        f"Not confirmed {where}: {name} was the fastest in the search, {range_words(ratio)}; the "
+        "time was over before other prompts could confirm it.",
+    )
+
+
+def _may_gain(ratio: Ratio) -> bool:
+    return ratio.value > 1 + PRACTICAL_DIFFERENCE
+
+
+def _gains_little(ratio: Ratio) -> bool:
+    """No gain that matters was seen, and at most a tenth is possible."""
+    return not _may_gain(ratio) and ratio.high is not None and ratio.high <= _LITTLE
+
+
+def _open(ratio: Ratio, name: str, where: str) -> str:
+    size = range_words(ratio)
+    if not _may_gain(ratio):
+        return (
+            f"Not resolved {where}: no gain was seen, the best, {name}, is at {size}; leave it off "
+            "until more prompts settle it."
+        )
+    return (
+        f"Not resolved {where}: {name} looks like the best, {size}; leave it off until more "
+        "prompts settle it."
     )
 
 

@@ -11,7 +11,7 @@ from specdash.advisor.drafts import make_offer, plain_drafts
 from specdash.advisor.expiry import installed_version
 from specdash.advisor.forecasting import Costs, MemoryPrices, make_plan
 from specdash.advisor.grid import draft_grid, ngram_grid
-from specdash.advisor.judge import Pick, pick
+from specdash.advisor.judge import Pick, pick, settles
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.question import Question
 from specdash.domain.arms import Arm, parse_arm
@@ -137,9 +137,9 @@ def search_request(
 def confirm_request(
     session: Session, context: Context, plan: SearchPlan
 ) -> ExperimentRequest | None:
-    """``off`` and the winner on the other prompts; ``None`` where nothing gained, or too late."""
+    """``off`` and the winner on the other prompts; ``None`` where no gain is left, or no time."""
     winner = searched_winner(session, context, plan)
-    if winner is None or winner.ratio.value <= 1 or context.left_s <= 0:
+    if winner is None or settles(winner.ratio) or context.left_s <= 0:
         return None
     per_round_s = _confirm_s(session, context)
     rounds = math.floor(context.left_s / per_round_s) if per_round_s > 0 else CONFIRM_ROUNDS

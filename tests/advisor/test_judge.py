@@ -115,20 +115,31 @@ def test_a_confirmed_winner_is_used() -> None:
 @pytest.mark.parametrize(
     ("factor", "wobble", "kind", "words"),
     [
-        (0.8, 0.01, "leave-off", "Leave it off on extract: the best, ngram-mod, is slower, 0.80x"),
+        (0.8, 0.01, "leave-off", "Leave it off on extract: the best, ngram-mod, is slower, 0.8"),
         (1.0, 0.005, "not-worth-it", "Not worth it on extract: the best, ngram-mod, shows no gain"),
-        (1.01, 0.3, "not-worth-it", "Not worth it on extract: the best, ngram-mod, shows no gain"),
+        (1.0, 0.05, "not-worth-it", "Not worth it on extract: the best, ngram-mod, shows no gain"),
+        (1.0, 0.3, "not-resolved", "Not resolved on extract: no gain was seen, the best, ngram"),
         (1.2, 0.5, "not-resolved", "Not resolved on extract: ngram-mod looks like the best"),
     ],
 )
 def test_what_the_confirmation_refutes_is_not_used(
     factor: float, wobble: float, kind: str, words: str
 ) -> None:
-    search = _summaries([OFF, _times(1.8)])
+    search = _summaries([OFF, _times(factor * 1.01, wobble)])
     confirm = _summaries([OFF, _times(factor, wobble)], first_prompt=10)
     found = decide_advice(_findings(search, confirm))
     assert (found.kind, found.arm, found.considered_arm) == (kind, None, "ngram-mod")
     assert found.sentence.startswith(words)
+    # That nothing gains is said by all prompts, those of the search too.
+    assert found.ratio is not None
+    assert (found.ratio.n_prompts, found.is_confirmed) == (12, False)
+
+
+def test_a_winner_that_the_confirmation_refutes_is_not_saved_by_the_search() -> None:
+    search = _summaries([OFF, _times(1.8)])
+    confirm = _summaries([OFF, _times(1.0)], first_prompt=10)
+    found = decide_advice(_findings(search, confirm))
+    assert (found.kind, found.arm) == ("not-resolved", None)
 
 
 @pytest.mark.parametrize(
