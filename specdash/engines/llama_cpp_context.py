@@ -13,13 +13,13 @@ import numpy.typing as npt
 from llama_cpp import llama_cpp as lib
 
 from specdash.engines.base import KV_TYPE_NAMES, GenerationSettings
+from specdash.engines.flash_attention import resolved_flash_attn
 from specdash.engines.llama_cpp_library import (
     FLASH_ATTN,
     FULL_PRECISION_KV,
     LOG,
     buffer_sizes,
     kv_type_id,
-    resolved_flash_attn,
 )
 from specdash.engines.llama_cpp_model import LlamaModel
 from specdash.errors import EngineError, ModelError, UsageError

@@ -22,7 +22,6 @@ _BUFFER = re.compile(
     r"^\w+: +(?P<where>\S+) +(?P<kind>model|KV|RS|compute|output) buffer size = +"
     r"(?P<mib>[0-9.]+) MiB"
 )
-_FLASH_ATTN = re.compile(r"Flash Attention (?P<state>enabled|disabled|not supported)")
 _KV_TYPES = {
     "f32": 0,
     "f16": 1,
@@ -100,17 +99,6 @@ def buffer_sizes(lines: list[str]) -> dict[str, float]:
             name = f"{match['where']} {match['kind']}"
             sizes[name] = sizes.get(name, 0.0) + float(match["mib"])
     return sizes
-
-
-def resolved_flash_attn(asked: str, lines: list[str]) -> str | None:
-    """``on`` or ``off``: what the library made of ``auto``; ``None`` where it did not say."""
-    if asked != "auto":
-        return asked
-    for line in lines:
-        match = _FLASH_ATTN.search(line)
-        if match:
-            return "on" if match["state"] == "enabled" else "off"
-    return None
 
 
 def build_facts() -> dict[str, object]:

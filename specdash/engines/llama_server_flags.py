@@ -24,6 +24,7 @@ _PRIORITY = (
     "draft-dflash",
     "draft-dspark",
 )
+_TRACE_LEVEL = "4: trace"
 # Their tables outlive a request, and nothing but a new process empties them.
 KEEPS_STATE = frozenset({"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"})
 _WITHOUT_FLAG = frozenset({("ngram-cache", "n_max")})
@@ -96,6 +97,7 @@ def common_flags(
     line.may(("--cache-ram", "-cram"), 0)  # else slots are copied aside between requests
     line.may(("--fit", "-fit"), "off")  # else unset sizes follow the memory that happens to be free
     line.may(("--offline",))
+    _log_level(line)
     if not repack:
         line.need(("--no-repack", "-nr"))
     return line.words
@@ -184,6 +186,16 @@ def _flash_attention(line: "_Line", value: str) -> None:
             "This llama-server cannot choose flash attention by itself.",
             "Set flash attention to on or off.",
         )
+
+
+def _log_level(line: "_Line") -> None:
+    """Some twenty lines a request more, none a token; one tells what it made of "auto".
+
+    In older builds the same number asks for everything, which would cost time.
+    """
+    names = ("--log-verbosity", "--verbosity", "-lv")
+    if _TRACE_LEVEL in line.help(names):
+        line.need(names, 4)
 
 
 class _Line:

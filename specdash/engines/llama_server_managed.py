@@ -6,6 +6,7 @@ from pathlib import Path
 
 from specdash.domain.arms import OFF_ARM, Arm
 from specdash.engines.base import ArmReadiness, GenerationSettings, ModelFile
+from specdash.engines.flash_attention import resolved_flash_attn
 from specdash.engines.llama_server_binary import ServerBinary, find_llama_server, read_binary
 from specdash.engines.llama_server_client import LlamaServerClient, ServerModel
 from specdash.engines.llama_server_flags import (
@@ -74,6 +75,7 @@ class ManagedServers:
             "repacked_weights": self._repack,
             "arms_kept_loaded": pool.fits_beside(self._bytes(OFF_ARM)),
             "n_parallel": 1,
+            "flash_attn": resolved_flash_attn(settings.flash_attn, running.process.said()),
             "n_threads": settings.n_threads,
             "n_threads_batch": settings.n_threads,
             "drafts": {ref: {"name": d.name, "path": d.path} for ref, d in drafts.items()},

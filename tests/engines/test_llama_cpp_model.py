@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from specdash.engines.flash_attention import resolved_flash_attn
 from specdash.engines.llama_cpp_library import (
     LibraryLog,
     buffer_sizes,
-    resolved_flash_attn,
     start_library,
 )
 from specdash.engines.llama_cpp_model import LlamaModel

@@ -103,6 +103,13 @@ def test_what_all_arms_share_is_written_out() -> None:
     )
 
 
+def test_the_log_tells_what_became_of_auto_where_a_build_has_that_level() -> None:
+    level = "-lv,   --verbosity, --log-verbosity N   threshold:\n      - 4: trace (more info)\n"
+    words = common(NEW + level)
+    assert words[words.index("--log-verbosity") + 1] == "4"
+    assert "--log-verbosity" not in common(NEW + level.replace("4: trace", "4: everything"))
+
+
 def test_parallel_slots_have_the_context_of_one_each() -> None:
     words = common_flags(build(NEW), ModelFile("t", "/m/t", "t"), SETTINGS, n_parallel=4)
     assert words[words.index("--ctx-size") + 1] == "8192"
