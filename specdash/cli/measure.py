@@ -70,7 +70,17 @@ def _print_report(report: ExperimentReport) -> None:
             _print_differences(arm)
     typer.echo()
     print_table(
-        ("arm", "tokens/s", "ratio", "low", "high", "acceptance rate", "tokens/pass", "equal", "runs"),
+        (
+            "arm",
+            "tokens/s",
+            "ratio",
+            "low",
+            "high",
+            "acceptance rate",
+            "tokens/pass",
+            "equal",
+            "runs",
+        ),
         [_row(arm) for arm in report.arms],
     )
     _print_load(report)
