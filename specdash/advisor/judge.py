@@ -87,6 +87,18 @@ def pick(
     return Pick(summary, ratio, tied)
 
 
+def _least_slow(search: Sequence[ArmSummary]) -> Pick | None:
+    """Where all arms left the search because off is faster: the best of them."""
+    slow = [
+        Pick(a, Ratio(a.ratio, a.ratio_low, a.ratio_high, a.n_prompts), ())
+        for a in search
+        if a.status == "partial"
+        and a.ratio is not None
+        and decide(a.ratio_low, a.ratio_high) is Verdict.SLOWER
+    ]
+    return max(slow, key=lambda p: p.ratio.value, default=None)
+
+
 def clean_ratio(summary: ArmSummary, mix: Mapping[str, float] | None = None) -> Ratio | None:
     """The ratio over prompts without a repeating text; ``None`` for an arm that may not win."""
     if summary.status != "measured" or summary.n_suspect:
@@ -115,7 +127,7 @@ def _ratio_over(prompts: Iterable[PromptRatio], mix: Mapping[str, float] | None)
 def decide_advice(findings: Findings) -> Decision:
     """The answer; its launch commands are added by who knows the files."""
     memory = {c.arm: c.memory_bytes for c in findings.plan.candidates} if findings.plan else {}
-    found = pick(findings.search, memory, findings.mix)
+    found = pick(findings.search, memory, findings.mix) or _least_slow(findings.search)
     confirmed = None
     if found is not None:
         confirmed = next((a for a in findings.confirm if a.text == found.summary.text), None)

@@ -164,6 +164,15 @@ def test_a_budget_that_ended_at_the_baseline_tells_the_prediction_as_such() -> N
     assert {c.status for c in found.candidates} == {"not reached"}
 
 
+def test_where_every_arm_left_for_off_it_is_left_off() -> None:
+    search = _summaries([OFF, _times(0.8), _times(0.7)], statuses={1: "partial", 2: "partial"})
+    found = decide_advice(_findings(search))
+    assert (found.kind, found.considered_arm) == ("leave-off", "ngram-mod")
+    assert found.sentence.startswith(
+        "Leave it off on extract: the best, ngram-mod, is slower, 0.80x"
+    )
+
+
 def test_arms_that_all_were_refused_give_their_reason() -> None:
     search = [
         replace(a, status="unsupported", reason="No such method.", n_runs=0, ratio=None)
