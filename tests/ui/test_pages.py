@@ -235,6 +235,39 @@ def test_a_new_benchmark_is_queued_once_and_a_duplicate_is_a_question(seeded: En
     assert again.title[0].value == "Experiment 4"
 
 
+@pytest.mark.usefixtures("no_checks")
+def test_a_click_on_the_button_of_former_checks_queues_nothing_and_says_so(
+    seeded: Engine,
+) -> None:
+    app = open_page(nav.NEW)
+    app.number_input(key="new_rounds").set_value(7)
+    app.button(key="new_queue").click().run()
+    assert not app.exception
+    assert app.title[0].value == "New benchmark"
+    assert "Nothing was queued" in app.warning[0].value
+    app.text_area(key="new_note").set_value("a label is no change of what was checked")
+    app.button(key="new_queue").click().run()
+    assert app.title[0].value == "Experiment 3"
+    with read_session(seeded) as session:
+        experiment = experiment_report(session, 3).experiment
+    assert experiment.protocol["rounds"] == 7
+    assert experiment.note == "a label is no change of what was checked"
+
+
+@pytest.mark.usefixtures("no_checks")
+def test_measuring_again_asks_for_the_form_that_is_shown(seeded: Engine) -> None:
+    open_page(nav.NEW).button(key="new_queue").click().run()
+    app = open_page(nav.NEW)
+    app.button(key="new_queue").click().run()
+    app.number_input(key="new_max_tokens").set_value(99)
+    app.button(key="new_again").click().run()
+    assert "Nothing was queued" in app.warning[0].value
+    app.button(key="new_again").click().run()
+    assert app.title[0].value == "Experiment 4"
+    with read_session(seeded) as session:
+        assert experiment_report(session, 4).experiment.protocol["max_tokens"] == 99
+
+
 def test_a_check_that_fails_stands_beside_the_form_and_forbids_queueing(seeded: Engine) -> None:
     app = open_page(nav.NEW)
     assert ":red[:material/error:] **Target**" in everything(app)

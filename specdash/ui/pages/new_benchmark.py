@@ -9,6 +9,7 @@ import streamlit as st
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.engines.base import GenerationSettings
+from specdash.errors import SpecdashError
 from specdash.store.enqueue import DuplicateError, queue_experiment
 from specdash.store.experiment_request import DEFAULT_MAX_ROUNDS, ExperimentRequest
 from specdash.store.views import ModelView, WorkloadView
@@ -21,6 +22,9 @@ from specdash.worker.request import DEFAULT_N_CTX
 
 _KV_TYPES = ("f16", "q8_0", "q4_0")
 _SECOND_OFF = "off#2"
+_CHECKED = "new_checked"
+"""The request whose checks are on the page, where they forbid nothing."""
+_CLICKED = "new_clicked"
 _FLASH = ("auto", "on", "off")
 
 
@@ -238,10 +242,36 @@ def _queue(request: ExperimentRequest) -> None:
     except DuplicateError as error:
         st.session_state["new_duplicate"] = error.experiment_id
         return
-    st.session_state["new_queued"] = queued.experiment_id
+    except SpecdashError as error:
+        components.error_box(error)
+        return
+    st.session_state.pop("new_duplicate", None)
+    st.switch_page(nav.EXPERIMENT, query_params={"id": str(queued.experiment_id)})
 
 
-def _duplicate(experiment_id: int, request: ExperimentRequest) -> None:
+def _click(*, allow_duplicate: bool) -> None:
+    # A request handed over here would be that of the run before the click.
+    st.session_state[_CLICKED] = allow_duplicate
+
+
+def _queue_checked(request: ExperimentRequest, *, allow_duplicate: bool) -> None:
+    """Queue the form as it stands, if its checks were on the page when the button was clicked."""
+    if st.session_state.get(_CHECKED) == _unlabelled(request):
+        _queue(replace(request, allow_duplicate=allow_duplicate))
+        return
+    st.warning(
+        "**Nothing was queued:** the form changed after its checks were made. Read them again, "
+        "then queue it.",
+        icon=":material/rule:",
+    )
+
+
+def _unlabelled(request: ExperimentRequest) -> ExperimentRequest:
+    """Without note and tags, which no check looks at."""
+    return replace(request, note=None, tags=())
+
+
+def _duplicate(experiment_id: int) -> None:
     with st.container(border=True):
         st.markdown(
             f":material/content_copy: **Measure it again?** Experiment {experiment_id} asks for "
@@ -252,8 +282,8 @@ def _duplicate(experiment_id: int, request: ExperimentRequest) -> None:
             st.button(
                 "Measure again",
                 key="new_again",
-                on_click=components.act,
-                args=(_queue, replace(request, allow_duplicate=True)),
+                on_click=_click,
+                kwargs={"allow_duplicate": True},
             )
 
 
@@ -265,10 +295,7 @@ def _note() -> tuple[str | None, tuple[str, ...]]:
 
 
 def _page() -> None:
-    queued = st.session_state.pop("new_queued", None)
-    if queued is not None:
-        st.session_state.pop("new_duplicate", None)
-        st.switch_page(nav.EXPERIMENT, query_params={"id": str(queued)})
+    clicked: bool | None = st.session_state.pop(_CLICKED, None)
     st.title("New benchmark")
     models = models_or_demo(data.engine())
     fields, beside = st.columns([3, 2], gap="large")
@@ -320,22 +347,27 @@ def _page() -> None:
     )
     with beside, st.container(border=True):
         st.subheader("Checks")
+        if clicked is not None:
+            _queue_checked(request, allow_duplicate=clicked)
         blocked = checks.show(request, target.name)
+        blocked = blocked or not request.arms
         st.button(
             "Queue it",
             icon=":material/play_arrow:",
             type="primary",
             key="new_queue",
             width="stretch",
-            disabled=blocked or not request.arms,
-            on_click=components.act,
-            args=(_queue, request),
+            disabled=blocked,
+            on_click=_click,
+            kwargs={"allow_duplicate": False},
         )
+        # Only now: until these checks are through, the old button can still be clicked.
+        st.session_state[_CHECKED] = None if blocked else _unlabelled(request)
         if not request.arms:
             st.caption("Add at least one arm beside off.")
         duplicate = st.session_state.get("new_duplicate")
         if duplicate is not None:
-            _duplicate(duplicate, request)
+            _duplicate(duplicate)
 
 
 with components.page_guard():
