@@ -67,8 +67,12 @@ class Measuring:
         *,
         clock: Callable[[], float] = time.perf_counter,
         began: float | None = None,
+        n_after: int = 0,
     ) -> None:
-        """``began``: when the job's time began to count, by ``clock``; unset: now."""
+        """``began``: when the job's time began to count, by ``clock``; unset: now.
+
+        ``n_after`` are runs that others make after these, for the total of the progress.
+        """
         self._spec = spec
         self._arms = ready
         self._prepared = prepared
@@ -78,6 +82,7 @@ class Measuring:
         self._done: list[_Done] = []
         self._queue: deque[PlannedRun] = deque()
         self._eta = _Eta()
+        self._n_after = n_after
         n_blocks = len(prepared) * spec.rounds
         self._watch: Watch | None = None
         if 0 < spec.anchor_every <= n_blocks and self._baseline() is not None:
@@ -244,7 +249,9 @@ class Measuring:
 
     def _progress(self, eta_s: float) -> None:
         done = len(self._done)
-        self._send(ProgressEvent(done=done, total=done + len(self._queue), eta_s=eta_s))
+        total = done + len(self._queue) + self._n_after
+        after_s = self._n_after * self._eta.mean_s
+        self._send(ProgressEvent(done=done, total=total, eta_s=eta_s + after_s))
 
     def _baseline(self) -> int | None:
         """``None`` at a server that always speculates."""
@@ -322,9 +329,14 @@ class _Eta:
     def add(self, arm: int, seconds: float) -> None:
         self._seconds.setdefault(arm, []).append(seconds)
 
-    def remaining_s(self, rest: Iterable[PlannedRun]) -> float:
+    @property
+    def mean_s(self) -> float:
+        """Of all runs so far."""
         everything = [s for seconds in self._seconds.values() for s in seconds]
-        overall = sum(everything) / len(everything)
+        return sum(everything) / len(everything)
+
+    def remaining_s(self, rest: Iterable[PlannedRun]) -> float:
+        overall = self.mean_s
         means = {arm: sum(seconds) / len(seconds) for arm, seconds in self._seconds.items()}
         return sum(means.get(run.arm, overall) for run in rest)
 

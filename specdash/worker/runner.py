@@ -48,7 +48,7 @@ from specdash.worker.protocol import (
     SplitEvent,
     SweepEvent,
 )
-from specdash.worker.sweeping import Sweeping
+from specdash.worker.sweeping import Sweeping, planned_requests
 
 _OOM_SCORE = "500"
 
@@ -183,7 +183,8 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             if spec.calibration is not None:
                 began = time.perf_counter()  # a calibration without runs serves nobody
         send = channel.send if steps is None else steps.watching(channel.send)
-        measuring = Measuring(spec, ready, prepared, engine, send, began=began)
+        n_after = planned_requests(spec, len(ready))
+        measuring = Measuring(spec, ready, prepared, engine, send, began=began, n_after=n_after)
         measuring.measure()
         if steps is not None:
             steps.finish()

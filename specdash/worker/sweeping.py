@@ -15,6 +15,11 @@ from specdash.worker.protocol import JobSpec, PhaseEvent, ProgressEvent, RunEven
 Send = Callable[[PhaseEvent | ProgressEvent | RunEvent | SweepEvent], None]
 
 
+def planned_requests(spec: JobSpec, n_arms: int) -> int:
+    """Requests of all sweeps together, if every level can be served."""
+    return spec.rounds * len(spec.concurrency) * n_arms * len(spec.prompts)
+
+
 @dataclass(frozen=True, slots=True)
 class _Turn:
     arm: int
@@ -53,9 +58,9 @@ class Sweeping:
         self._send(PhaseEvent(phase="parallel"))
         began = time.perf_counter()
         for number, turn in enumerate(turns, start=1):
-            if self._refused_from is None or turn.n_parallel < self._refused_from:
+            if self._is_served(turn):
                 self._take(turn)
-            left = len(turns) - number
+            left = sum(map(self._is_served, turns[number:]))
             self._send(
                 ProgressEvent(
                     done=self._n_done,
@@ -63,6 +68,9 @@ class Sweeping:
                     eta_s=(time.perf_counter() - began) / number * left,
                 )
             )
+
+    def _is_served(self, turn: _Turn) -> bool:
+        return self._refused_from is None or turn.n_parallel < self._refused_from
 
     def _turns(self) -> Iterator[_Turn]:
         indices = list(self._arms)

@@ -24,6 +24,7 @@ from specdash.worker.scheduler import follow_job
 from specdash.worker.sweeping import Sweeping
 from tests.helpers.job_specs import scripted_spec
 from tests.helpers.seeding import scripted_file, seed_model, seed_workload
+from tests.worker.test_runner import run_job, write_job
 
 _SCRIPT = {
     "noise": 0.0,
@@ -70,6 +71,23 @@ def test_every_request_is_a_run_with_its_load_and_an_order_of_its_own(tmp_path: 
     progress = [e for e in events if isinstance(e, ProgressEvent)]
     assert (progress[0].done, progress[0].total) == (24, 52)
     assert (progress[-1].done, progress[-1].total) == (52, 52)
+
+
+def test_the_total_of_the_progress_counts_the_sweeps_from_the_first_run_on(tmp_path: Path) -> None:
+    """Four prompts, two rounds, two arms, two levels: 32 requests after 18 runs."""
+    arms = ("off", "ngram-simple")
+    _, events = run_job(write_job(tmp_path, _SCRIPT, arms, n_prompts=4, concurrency=[2, 4]))
+    progress = [e for e in events if isinstance(e, ProgressEvent)]
+    assert {e.total for e in progress} == {18 + 32}
+    assert [e.done for e in progress[:18]] == list(range(1, 19))
+    assert progress[-1].done == 50
+
+
+def test_levels_that_are_left_out_leave_the_total_too(tmp_path: Path) -> None:
+    progress = [e for e in _sweep(tmp_path, most_parallel=2) if isinstance(e, ProgressEvent)]
+    assert (progress[-1].done, progress[-1].total) == (36, 36)
+    # The first of level 4 is refused: what is left are both arms at level 2 of the last round.
+    assert (progress[2].done, progress[2].total) == (28, 36)
 
 
 def test_a_level_the_engine_refuses_ends_with_its_reason_and_lower_ones_go_on(
