@@ -103,12 +103,16 @@ def _weights(text: str | None) -> dict[str, float]:
         if not part.strip():
             continue
         name, _, value = part.rpartition("=")
+        name = name.strip()
         try:
-            weights[name.strip()] = float(value)
+            weight = float(value)
         except ValueError:
             name = ""
-        if not name.strip():
+        if not name:
             raise UsageError(
                 f"--mix: '{part.strip()}' is no weight.", "Write CATEGORY=WEIGHT, like json=2."
             )
+        if name in weights:
+            raise UsageError(f"--mix names '{name}' twice.", "Give each category one weight.")
+        weights[name] = weight
     return weights

@@ -13,6 +13,8 @@ MAX_PROMPTS = 2000
 MAX_PROMPT_CHARS = 100_000
 MAX_MESSAGES = 200
 MAX_MAX_TOKENS = 32_768
+MOST_WEIGHT = 1e6
+"""Of a category; the least above 0 is its inverse, so that sums and shares stay exact."""
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 """No ``@`` (it comes before a version) and never only digits (those are ids)."""
 
@@ -58,7 +60,7 @@ def check_workload(workload: Workload) -> None:
 
 
 def check_weights(weights: Mapping[str, float], categories: tuple[str, ...]) -> None:
-    """Weights are finite, not negative, not all zero, and for categories that exist."""
+    """Weights are 0 or of a size that sums keep exact, not all 0, for categories that exist."""
     known = ", ".join(categories)
     for category, weight in weights.items():
         if category not in categories:
@@ -67,6 +69,12 @@ def check_weights(weights: Mapping[str, float], categories: tuple[str, ...]) -> 
             )
         if not math.isfinite(weight) or weight < 0:
             raise UsageError(f"The weight of '{category}' is {weight}; it must be 0 or more.")
+        if weight and not 1 / MOST_WEIGHT <= weight <= MOST_WEIGHT:
+            raise UsageError(
+                f"The weight of '{category}' is {weight:g}; above 0 it must be "
+                f"{1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}.",
+                "Only how weights relate to each other counts.",
+            )
     if weights and not any(weights.values()):
         raise UsageError("All weights are 0.", "Give at least one category a weight above 0.")
 

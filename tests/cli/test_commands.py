@@ -225,6 +225,8 @@ def test_experiments_that_do_not_compare_name_their_prompts_and_fail(
         (("--mix", "records"), "--mix: 'records' is no weight."),
         (("--mix", "=2"), "--mix: '=2' is no weight."),
         (("--mix", "novels=2"), "There is no category 'novels' to weigh."),
+        (("--mix", "records=1e308,letters=1e308"), "The weight of 'records' is 1e+308; above 0 it"),
+        (("--mix", "records=1, records =2"), "--mix names 'records' twice."),
         (("--engine", "vllm"), "The advisor cannot search on vLLM"),
         (("--budget", "100000"), "The budget is 100000 minutes"),
     ],

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdash.domain.workload import Message, Prompt, Workload
-from specdash.domain.workload_rules import NAME_PATTERN, check_workload, slug
+from specdash.domain.workload_rules import NAME_PATTERN, check_weights, check_workload, slug
 from specdash.errors import UsageError
 
 
@@ -75,3 +75,31 @@ def test_two_prompts_with_one_key_are_refused() -> None:
     with pytest.raises(UsageError) as error:
         check_workload(Workload("w", prompts))
     assert error.value.message == "Prompt 'p' of 'w': another prompt has the same key."
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (
+            {"a": 1e308, "b": 1e308},
+            "The weight of 'a' is 1e+308; above 0 it must be 1e-06 to 1e+06.",
+        ),
+        (
+            {"a": 1.0, "b": 1e-300},
+            "The weight of 'b' is 1e-300; above 0 it must be 1e-06 to 1e+06.",
+        ),
+        ({"a": float("nan")}, "The weight of 'a' is nan; it must be 0 or more."),
+        ({"a": -1.0}, "The weight of 'a' is -1.0; it must be 0 or more."),
+        ({"a": 0.0}, "All weights are 0."),
+    ],
+)
+def test_a_weight_that_sums_could_not_hold_is_refused(
+    weights: dict[str, float], message: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        check_weights(weights, ("a", "b"))
+    assert error.value.message == message
+
+
+def test_weights_may_be_0_and_far_apart() -> None:
+    check_weights({"a": 1e6, "b": 1e-6, "c": 0.0}, ("a", "b", "c"))
