@@ -3,13 +3,26 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
-from specdash.advisor.decision import Candidate, CategoryResult, Ratio, Rung, RungState
+from specdash.advisor.decision import Candidate, CategoryResult, Ratio, Rung, RungState, Step
 from specdash.advisor.plan import SearchPlan
 from specdash.domain.records import ArmSummary, CategoryRatio, PromptRatio
 from specdash.domain.sentences import category_signs_differ
 from specdash.domain.statistics import across_prompts, mean_estimate
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
+
+CutShort = Literal["stopped", "unfinished", "left out"]
+_STEP_WORDS: Mapping[Step, str] = {
+    "baseline": "baseline",
+    "search": "search",
+    "confirm": "confirmation",
+}
+_CUT_SHORT: Mapping[CutShort, str] = {
+    "stopped": "the {} was stopped far over its time",
+    "unfinished": "the {} was cut short",
+    "left out": "there was no {}",
+}
 
 
 def range_words(ratio: Ratio) -> str:
@@ -75,6 +88,28 @@ def text_warnings(
             f"It cannot win, because its text differs by more than rounding: {', '.join(suspects)}."
         )
     return tuple(said)
+
+
+def cut_short_words(steps: Sequence[tuple[Step, CutShort]], budget_s: float) -> str | None:
+    """One sentence on all steps that the budget cut short or left out; ``None`` without any."""
+    minutes = f"{budget_s / 60:.3g} minutes"
+    if not steps:
+        return None
+    if len(steps) > 1:
+        parts = [_CUT_SHORT[how].format(_STEP_WORDS[step]) for step, how in steps]
+        return (
+            f"The {minutes} did not suffice: {', '.join(parts[:-1])} and {parts[-1]}; what was "
+            "measured counts."
+        )
+    ((step, how),) = steps
+    if how == "stopped":
+        return f"The {_STEP_WORDS[step]} was stopped: it took far longer than the {minutes} allow."
+    if how == "unfinished":
+        return (
+            f"The {minutes} did not suffice for the {_STEP_WORDS[step]}; what was measured counts."
+        )
+    before, nothing = ("baseline", "searched") if step == "search" else ("search", "confirmed")
+    return f"The {minutes} were over after the {before}; nothing was {nothing}."
 
 
 def settle_candidates(plan: SearchPlan, search: Sequence[ArmSummary]) -> tuple[Candidate, ...]:

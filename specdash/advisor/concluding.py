@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sqlmodel import Session
 
+from specdash.advisor.account import CutShort, cut_short_words
 from specdash.advisor.decision import Decision, Evidence, Step
 from specdash.advisor.expiry import key_fields
 from specdash.advisor.judge import Findings, decide_advice, settles
@@ -60,23 +61,22 @@ def conclude(
 def _cut_short(
     session: Session, context: Context, plan: SearchPlan | None, views: Sequence[ExperimentView]
 ) -> list[str]:
-    """What the budget left out, in sentences."""
-    minutes = f"{context.question.budget_s / 60:.3g} minutes"
-    said = []
+    """What the budget left out, in one sentence at most."""
+    steps: list[tuple[Step, CutShort]] = []
     for step, view in zip(_STEPS, views, strict=False):
         if view.job.error_kind == "time_limit":
-            said.append(f"The {step} was stopped: it took far longer than the {minutes} allow.")
+            steps.append((step, "stopped"))
         elif view.environment.get("budget_ended"):
-            said.append(f"The {minutes} did not suffice for the {step}; what was measured counts.")
-    if plan is None:
-        return said
-    if context.advice.search_experiment_id is None and plan.arms:
-        said.append(f"The {minutes} were over after the baseline; nothing was searched.")
-    elif context.advice.confirm_experiment_id is None:
-        winner = searched_winner(session, context, plan)
-        if winner is not None and not settles(winner.ratio):
-            said.append(f"The {minutes} were over after the search; nothing was confirmed.")
-    return said
+            steps.append((step, "unfinished"))
+    if plan is not None:
+        if context.advice.search_experiment_id is None and plan.arms:
+            steps.append(("search", "left out"))
+        elif context.advice.confirm_experiment_id is None:
+            winner = searched_winner(session, context, plan)
+            if winner is not None and not settles(winner.ratio):
+                steps.append(("confirm", "left out"))
+    words = cut_short_words(steps, context.question.budget_s)
+    return [words] if words is not None else []
 
 
 def _files(settings: Settings, context: Context) -> Files:

@@ -267,6 +267,12 @@ def _not_measured(findings: Findings) -> str:
     refused = next((a.reason for a in findings.search if not a.is_baseline and a.reason), None)
     if not findings.cut_short and refused is not None:
         return f"Nothing but off could be measured on {findings.workload}: {refused}"
+    is_blind = plan is not None and all(c.predicted is None for c in plan.candidates)
+    if is_blind and findings.cut_short and not findings.search:
+        return (
+            f"The time was over before enough was measured on {findings.workload} to predict "
+            "from; ask with a larger budget."
+        )
     words = f"Nothing but off was measured on {findings.workload} before the time was over."
     if best is None or best.predicted is None:
         return words

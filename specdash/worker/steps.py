@@ -25,6 +25,8 @@ from specdash.worker.protocol import (
 )
 from specdash.worker.replaying import PlainText
 
+_NO_TIME = "The time was over before a text was measured; ask with a larger budget."
+_NO_TEXT = "No text was generated whose tokens are known."
 _T = TypeVar("_T")
 _Send = Callable[[PhaseEvent | ProgressEvent | CalibrationEvent | PredictionEvent], None]
 
@@ -53,6 +55,7 @@ class Steps:
         self._texts: dict[int, PlainText] = {}
         self._measured: list[MeasuredText] = []
         self._n_runs = 0
+        self._n_measured = 0
 
     def calibrate(self) -> None:
         """Phase ``calibrating``, where the job asks for it.
@@ -88,6 +91,7 @@ class Steps:
         if not isinstance(event, RunEvent):
             return
         self._n_runs += 1
+        self._n_measured += not event.is_warmup
         if event.is_warmup or not event.token_ids or event.n_parallel > 1:
             return
         arm = self._arms[event.experiment_arm_id]
@@ -125,6 +129,9 @@ class Steps:
 
     def _predict(self, arms: Sequence[Arm], calibration: Calibration) -> list[PredictionRow]:
         texts = [self._texts[p] for p in self._prepared if p in self._texts]
+        if not texts:
+            reason = _NO_TEXT if self._n_measured else _NO_TIME
+            return [PredictionRow(arm=arm.full_text(), reason=reason) for arm in arms]
         if isinstance(self._engine, ReplayingEngine):
             return predict_by_engine(
                 self._spec, arms, texts, calibration, prepared=self._prepared, engine=self._engine

@@ -150,6 +150,17 @@ def test_without_a_confirmation_nothing_is_used(factor: float, kind: str) -> Non
     assert (found.kind, found.arm, found.is_confirmed) == (kind, None, False)
 
 
+def test_a_budget_that_ended_before_a_text_asks_for_a_larger_one() -> None:
+    plan = _plan()
+    blind = replace(plan, candidates=tuple(replace(c, predicted=None) for c in plan.candidates))
+    found = decide_advice(_findings((), plan=blind, cut_short=["The time was over."]))
+    assert (found.kind, found.sentence) == (
+        "not-measured",
+        "The time was over before enough was measured on extract to predict from; ask with a "
+        "larger budget.",
+    )
+
+
 def test_a_budget_that_ended_at_the_baseline_tells_the_prediction_as_such() -> None:
     found = decide_advice(_findings((), cut_short=["The time was over after the baseline."]))
     assert found.kind == "not-measured"

@@ -170,6 +170,16 @@ def test_uncalibrated_draft_has_a_reason_and_no_number(tmp_path: Path) -> None:
     assert rows[arms[1]].ratio is not None
 
 
+def test_without_time_for_a_text_every_prediction_says_so(tmp_path: Path) -> None:
+    known = Calibration(verify_s={64: {1: 0.01, 64: 0.01}}).to_json()
+    arms = [parse_arm(a).full_text() for a in (_NGRAM, _SIMPLE)]
+    asked = SpecPrediction(arms=arms, calibration=known, chain_best=2)
+    rows = _rows(_run(_spec(tmp_path, {}, ["off"], warmup=1, prediction=asked, budget_s=1e-9)))
+    assert {arm: (row.ratio, row.reason) for arm, row in rows.items()} == dict.fromkeys(
+        arms, (None, "The time was over before a text was measured; ask with a larger budget.")
+    )
+
+
 def test_best_arms_are_chained_with_the_best_of_each_draft(tmp_path: Path) -> None:
     arms = [
         parse_arm(a).full_text()
