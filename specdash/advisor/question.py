@@ -19,6 +19,7 @@ from specdash.store.queries import get_workload
 from specdash.store.session import read_session
 from specdash.store.workloads import resolve_workload
 from specdash.worker.machine import allowed_cpus
+from specdash.worker.queue import reap
 from specdash.worker.request import DEFAULT_N_CTX
 
 DEFAULT_BUDGET_S = 600.0
@@ -133,6 +134,8 @@ def put_question(engine: Engine, question: Question, *, requester: str | None = 
         "workload_id": question.workload_id,
         "request": question.to_json(),
     }
+    # A killed worker leaves its job running by its state; nobody would go on with it otherwise.
+    reap(engine)
     stopped = find_stopped(engine, **asked)  # type: ignore[arg-type]
     if stopped is not None:
         resume_advice(engine, stopped)

@@ -116,7 +116,10 @@ def ask(
 def find_stopped(
     engine: Engine, *, target_model_id: int, workload_id: int, request: Mapping[str, Any]
 ) -> int | None:
-    """The newest question of the same words, when it was interrupted or cancelled lately."""
+    """The newest question of the same words, when it was interrupted or cancelled lately.
+
+    So was one whose job a dead worker left, though nobody has told it yet.
+    """
     digest = content_hash([target_model_id, workload_id, request])
     with read_session(engine) as session:
         newest = session.exec(
@@ -124,9 +127,11 @@ def find_stopped(
             .where(Advice.request_hash == digest, Advice.created_at > utc_now() - RESUMED_WITHIN)
             .order_by(col(Advice.id).desc())
         ).first()
-    if newest is None or newest.state not in ("interrupted", "cancelled"):
-        return None
-    return known_id(newest.id)
+        if newest is None:
+            return None
+        if newest.state not in ("interrupted", "cancelled") and not _is_left(session, newest):
+            return None
+        return known_id(newest.id)
 
 
 def cancel_advice(engine: Engine, advice_id: int) -> str:
@@ -149,7 +154,7 @@ def resume_advice(engine: Engine, advice_id: int) -> None:
     """Go on where it stopped: steps that are done stay, the last one is tried again."""
     with write_session(engine) as session:
         advice = _row(session, advice_id)
-        if advice.state not in RESUMABLE_STATES:
+        if advice.state not in RESUMABLE_STATES and not _is_left(session, advice):
             raise UsageError(
                 f"Advice {advice_id} is {advice.state}; only a failed, cancelled or interrupted "
                 "one can go on.",
@@ -253,6 +258,19 @@ def job_of(session: Session, experiment_id: int) -> JobView:
         session,
         known_id(session.exec(select(Job.id).where(Job.experiment_id == experiment_id)).one()),
     )
+
+
+def _is_left(session: Session, advice: Advice) -> bool:
+    """Whether it is under way by its state, and its newest job was interrupted."""
+    steps = (
+        advice.confirm_experiment_id,
+        advice.search_experiment_id,
+        advice.baseline_experiment_id,
+    )
+    newest = next((step for step in steps if step is not None), None)
+    if advice.state != "running" or newest is None:
+        return False
+    return job_of(session, newest).state == "interrupted"
 
 
 def _row(session: Session, advice_id: int) -> Advice:

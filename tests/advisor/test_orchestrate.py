@@ -109,7 +109,7 @@ def test_a_budget_of_six_seconds_keeps_what_it_has_and_says_so(desk: Desk) -> No
     decision = decision_of(advice)
     assert decision.budget_ended
     assert decision.kind in ("not-measured", "not-resolved")
-    assert any(w.startswith("The 0.1 minutes ") for w in decision.warnings)
+    assert sum("0.1 minutes" in w for w in decision.warnings) == 1
     assert advice.confirm_experiment_id is None
 
 
@@ -201,6 +201,24 @@ def test_a_worker_moves_it_on_and_after_its_death_another_resumes(desk: Desk) ->
         second.wait(timeout=20)
     advice = desk.view(advice_id)
     assert (advice.state, decision_of(advice).kind) == ("succeeded", "use")
+
+
+def test_asking_again_after_a_killed_worker_goes_on_at_once(desk: Desk) -> None:
+    advice_id = desk.ask(SLOW)
+    worker = _start_worker()
+    try:
+        _until(lambda: _searches(desk, advice_id))
+    finally:
+        worker.kill()
+        worker.wait()
+    left = desk.view(advice_id)
+    assert left.state == "running"
+    again = desk.ask(target=left.target, workload=left.workload)
+    assert (again, desk.view(again).state) == (advice_id, "queued")
+    advice = desk.follow(again)
+    assert (advice.state, advice.error_text) == ("succeeded", None)
+    assert desk.experiment(advice.baseline_experiment_id).job.attempt == 1
+    assert desk.experiment(advice.search_experiment_id).job.attempt == 2
 
 
 def _searches(desk: Desk, advice_id: int) -> bool:
