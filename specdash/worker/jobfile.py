@@ -19,6 +19,7 @@ from specdash.store.tables import (
     Calibration,
     Experiment,
     ExperimentArm,
+    Job,
     Model,
     ModelPath,
     PromptRow,
@@ -37,6 +38,8 @@ from specdash.worker.protocol import (
 )
 from specdash.worker.queue import ClaimedJob
 
+_FILE_NAME = "job-{}-{}.json"
+
 
 def write_job_file(engine: Engine, settings: Settings, job: ClaimedJob) -> Path:
     """Write the job file into the spool folder.
@@ -45,10 +48,24 @@ def write_job_file(engine: Engine, settings: Settings, job: ClaimedJob) -> Path:
     """
     with read_session(engine) as session:
         spec = _build(session, settings, job)
-    path = settings.spool_dir / f"job-{job.job_id}-{job.attempt}.json"
+    path = settings.spool_dir / _FILE_NAME.format(job.job_id, job.attempt)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(spec.model_dump_json(), encoding="utf-8")
     return path
+
+
+def sweep_job_files(engine: Engine, settings: Settings) -> None:
+    """Delete what killed workers left in the spool folder: files of attempts that do not run."""
+    left = list(settings.spool_dir.glob(_FILE_NAME.format("*", "*")))
+    if not left:
+        return
+    # Read after the folder: a file is written only once its job runs.
+    with read_session(engine) as session:
+        running = session.exec(select(Job.id, Job.attempt).where(Job.state == "running")).all()
+    kept = {_FILE_NAME.format(job_id, attempt) for job_id, attempt in running}
+    for path in left:
+        if path.name not in kept:
+            path.unlink(missing_ok=True)
 
 
 def _build(session: Session, settings: Settings, job: ClaimedJob) -> JobSpec:

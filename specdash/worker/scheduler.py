@@ -29,6 +29,7 @@ from specdash.store.session import make_engine, read_session, require_file
 from specdash.store.tables import ACTIVE_JOB_STATES
 from specdash.store.views import JobView
 from specdash.worker import queue
+from specdash.worker.jobfile import sweep_job_files
 from specdash.worker.locks import try_machine_lock, try_worker_lock, worker_lives
 from specdash.worker.results import persist
 from specdash.worker.supervisor import run_job
@@ -70,6 +71,7 @@ class Worker:
         """Register, and clear up after workers that died."""
         self._worker_id = persist(lambda: queue.register_worker(self._engine, os.getpid()))
         self.reap()
+        sweep_job_files(self._engine, self._settings)
         for pid in reap_orphans(self._settings.server_dir):
             _log.warning("llama-server %d was left by a runner that died; it is now ended", pid)
 

@@ -90,6 +90,8 @@ def test_a_killed_workers_job_is_interrupted_and_the_queue_moves_on(
     first.kill()
     wait_until(lambda: _gone(runner))
     assert lab.job(long).state == "running"
+    left = lab.settings.spool_dir / f"job-{long.job_id}-1.json"
+    assert left.exists()
     start_worker()
     wait_until(lambda: lab.job(short).state == "succeeded")
     job = lab.job(long)
@@ -98,6 +100,7 @@ def test_a_killed_workers_job_is_interrupted_and_the_queue_moves_on(
     with read_session(lab.engine) as session:
         places = [r.order_index for r in list_runs(session, long.experiment_id)]
     assert len(places) == len(set(places)) >= 3
+    assert not left.exists()
 
 
 def test_a_killed_runner_is_a_failed_job_and_the_queue_moves_on(
