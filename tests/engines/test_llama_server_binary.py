@@ -4,8 +4,10 @@ import os
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
+from specdash.engines import llama_server_binary
 from specdash.engines.llama_server_binary import (
     ServerBinary,
     find_llama_server,
@@ -132,6 +134,22 @@ def test_a_binary_that_cannot_run_is_told_with_its_last_line(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+def test_a_binary_that_hangs_is_stopped_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid_file = tmp_path / "pid"
+    program = make_program(tmp_path / "llama-server", f"sleep 300 & echo $! > {pid_file}\nwait")
+    monkeypatch.setattr(llama_server_binary, "_ANSWER_S", 2.0)
+    with pytest.raises(EngineError) as error:
+        read_binary(program)
+    assert error.value.message == (
+        f"{program} hangs: asked for --version, it had not ended after 2 s and was stopped."
+    )
+    assert str(error.value.hint).startswith(f"Run it by hand: {program} --version.")
+    left = int(pid_file.read_text())
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+
+
 def test_the_package_is_finished_by_its_own_environment_and_names_the_build(
     tmp_path: Path,
 ) -> None:
