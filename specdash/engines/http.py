@@ -9,12 +9,14 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import httpx
 from httpx_sse import EventSource, SSEError
 
-from specdash.errors import EngineError, UsageError
+from specdash.engines.http_address import clean_url
+from specdash.engines.http_secrets import Secrets
+from specdash.errors import EngineError
 
 Json: TypeAlias = Any
 """What ``json.loads`` gives; read it through the ``as_*`` functions, which refuse other shapes."""
@@ -26,6 +28,8 @@ _IDLE_S = 600.0  # a long prompt on a slow machine shows nothing until it is rea
 _KEEPALIVE_S = 2.0
 _POLL_S = 0.1
 _MESSAGE_CHARS = 400
+_QUOTED_CHARS = 20_000
+_LARGEST_BODY = 64 << 20
 
 
 class ServerRefusal(EngineError):
@@ -45,39 +49,13 @@ class ServerUnreachable(EngineError):
     """Nothing answers at the address, or not in time."""
 
 
-def clean_url(text: str) -> str:
-    """The address without a trailing slash or ``/v1``; ``http://`` is added where none stands.
-
-    :class:`UsageError` for anything that is no address of an HTTP server.
-    """
-    stripped = text.strip()
-    if "://" not in stripped:
-        stripped = f"http://{stripped}"
-    try:
-        url = httpx.URL(stripped)
-    except httpx.InvalidURL as error:
-        raise UsageError(f"'{text}' is no address: {error}.", _ADDRESS_HINT) from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise UsageError(f"'{text}' is no address of an HTTP server.", _ADDRESS_HINT)
-    if url.userinfo:
-        raise UsageError(
-            "The address holds a password.", "Leave it out and give the token in its own field."
-        )
-    if url.query or url.fragment:
-        raise UsageError(f"'{text}' holds more than an address.", _ADDRESS_HINT)
-    return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
-
-
-_ADDRESS_HINT = "Write it like http://127.0.0.1:8000."
-
-
 class HttpServer:
     """One server at one address. ``title`` is what messages call it."""
 
     def __init__(self, url: str, *, title: str, token: str | None = None) -> None:
         self.url = clean_url(url)
         self.title = title
-        self._token = token or None
+        self._secrets = Secrets(token)
         self._client = httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -113,7 +91,8 @@ class HttpServer:
         timeout_s: float = _ANSWER_S,
     ) -> str:
         """The text that GET gives; :class:`ServerRefusal` for an error status."""
-        return self._request("GET", path, timeout_s, params=params).text
+        text = self._request("GET", path, timeout_s, params=params)
+        return self._secrets.hidden_in_text(text)
 
     def post_json(
         self,
@@ -135,7 +114,7 @@ class HttpServer:
         timeout_s: float = _ANSWER_S,
     ) -> str:
         """The text that POST gives; :class:`ServerRefusal` for an error status."""
-        return self._post(path, body, params, timeout_s).text
+        return self._secrets.hidden_in_text(self._post(path, body, params, timeout_s))
 
     def stream(
         self, path: str, body: Mapping[str, Json], *, idle_s: float = _IDLE_S
@@ -148,16 +127,15 @@ class HttpServer:
         with self._errors(path, lambda: f"after {n_events} events"):
             timeout = httpx.Timeout(idle_s, connect=_CONNECT_S)
             with self._client.stream("POST", path, json=dict(body), timeout=timeout) as response:
-                if response.is_error:
-                    response.read()
-                self._refuse(path, response)
+                if not response.is_success:
+                    self._refuse(path, response, self._text(path, response, _ANSWER_S))
                 try:
                     for event in EventSource(response).iter_sse():
                         n_events += 1
-                        yield event.data
+                        yield self._secrets.hidden_in_text(event.data)
                 except SSEError as error:
                     raise EngineError(
-                        f"{self._name} did not stream its answer to {path}: {error}.",
+                        f"{self._name} did not stream its answer to {path}: {self._reason(error)}.",
                         "Something between here and the server may gather answers.",
                     ) from error
 
@@ -203,7 +181,7 @@ class HttpServer:
         body: Mapping[str, Json] | None,
         params: Mapping[str, str] | None,
         timeout_s: float,
-    ) -> httpx.Response:
+    ) -> str:
         return self._request("POST", path, timeout_s, params=params, body=body)
 
     def _request(
@@ -214,17 +192,37 @@ class HttpServer:
         *,
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Json] | None = None,
-    ) -> httpx.Response:
-        with self._errors(path, lambda: "before it was complete"):
-            response = self._client.request(
+    ) -> str:
+        ends_at = time.monotonic() + timeout_s
+        with (
+            self._errors(path, lambda: "before it was complete"),
+            self._client.stream(
                 method,
                 path,
                 params=params,
                 json=None if body is None else dict(body),
                 timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
-            )
-        self._refuse(path, response)
-        return response
+            ) as response,
+        ):
+            text = self._text(path, response, ends_at - time.monotonic())
+        if not response.is_success:
+            self._refuse(path, response, text)
+        return text
+
+    def _text(self, path: str, response: httpx.Response, limit_s: float) -> str:
+        """The body, within bounds of size and time: httpx bounds only the wait for some bytes."""
+        ends_at = time.monotonic() + limit_s
+        body = bytearray()
+        for part in response.iter_bytes():
+            body += part
+            if len(body) > _LARGEST_BODY:
+                raise EngineError(
+                    f"{self._name} answered {path} with more than {_LARGEST_BODY >> 20} MiB.",
+                    f"Is that address really {self.title}?",
+                )
+            if time.monotonic() > ends_at:
+                raise httpx.ReadTimeout("The answer came too slowly.")
+        return body.decode(response.encoding or "utf-8", errors="replace")
 
     @contextmanager
     def _errors(self, path: str, progress: Callable[[], str]) -> Iterator[None]:
@@ -238,8 +236,8 @@ class HttpServer:
             ) from error
         except httpx.ConnectError as error:
             raise ServerUnreachable(
-                f"{self._name} cannot be reached: {_reason(error)}.",
-                "Start the server, or correct the address under Settings.",
+                f"{self._name} cannot be reached: {self._reason(error)}.",
+                "Start the server, or remove it here and add it again with the right address.",
             ) from error
         except httpx.TimeoutException as error:
             raise ServerUnreachable(
@@ -248,45 +246,51 @@ class HttpServer:
             ) from error
         except httpx.TransportError as error:
             raise EngineError(
-                f"{self._name} broke off its answer to {path} {progress()}: {_reason(error)}.",
+                f"{self._name} broke off its answer to {path} {progress()}: {self._reason(error)}.",
                 "The server may have crashed or been stopped; its own log says more.",
             ) from error
-        except (httpx.DecodingError, httpx.InvalidURL) as error:
+        except (httpx.DecodingError, httpx.InvalidURL, UnicodeError) as error:
             raise EngineError(
-                f"{self._name} gave an answer to {path} that cannot be read: {_reason(error)}."
+                f"{self._name} gave an answer to {path} that cannot be read: {self._reason(error)}."
             ) from error
 
-    def _refuse(self, path: str, response: httpx.Response) -> None:
-        if response.is_success:
-            return
-        said = self._hide_token(said_in(response.text))
+    def _refuse(self, path: str, response: httpx.Response, text: str) -> NoReturn:
+        said = said_in(self._secrets.hidden(text))
         status = response.status_code
         if response.is_redirect:
-            to = response.headers.get("location", "another address")
-            hint: str | None = f"It sends on to {self._hide_token(to)}; register that address."
+            to = _shorten(self._secrets.hidden(response.headers.get("location", "")), 200)
+            hint: str | None = f"It sends on to {to or 'another address'}; register that address."
         else:
             hint = _HINTS.get(status)
         raise ServerRefusal(
             f"{self._name} answered {path} with {status}"
-            + (f": {said.rstrip('.')}." if said else f" {response.reason_phrase}."),
+            + (
+                f": {said.rstrip('.')}."
+                if said
+                else f" {self._secrets.hidden(response.reason_phrase)}."
+            ),
             hint,
             status=status,
             said=said,
-            body=self._hide_token(response.text),
+            body=self._secrets.hidden(text),
         )
 
-    def _json(self, path: str, response: httpx.Response) -> Json:
+    def _json(self, path: str, text: str) -> Json:
         try:
-            return json.loads(response.text)
-        except ValueError as error:
+            return self._secrets.hidden_in(json.loads(text))
+        except (ValueError, RecursionError) as error:
             raise EngineError(
                 f"{self._name} answered {path} with something that is not JSON: "
-                f"'{self._hide_token(_shorten(response.text, 80))}'.",
+                f"'{self._quote(text)}'.",
                 f"Is that address really {self.title}?",
             ) from error
 
-    def _hide_token(self, text: str) -> str:
-        return text.replace(self._token, "***") if self._token else text
+    def _quote(self, text: str) -> str:
+        # Hidden before it is cut: a half of the token must not stay either.
+        return _shorten(self._secrets.hidden(text[:_QUOTED_CHARS]), 80)
+
+    def _reason(self, error: Exception) -> str:
+        return self._secrets.hidden(str(error)).rstrip(".") or type(error).__name__
 
 
 _HINTS = {
@@ -308,7 +312,7 @@ def said_in(body: str) -> str:
     """The server's own words in the body of an error, in one line."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _shorten(body, _MESSAGE_CHARS) if not body.lstrip().startswith("<") else ""
     for _ in range(3):
         if not isinstance(found, dict):
@@ -349,13 +353,13 @@ def count(value: Json, key: str) -> int | None:
 def number(value: Json, key: str) -> float | None:
     """The number under ``key``; ``None`` where it is absent, null or no number."""
     found = value.get(key) if isinstance(value, dict) else None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return float(found)
-
-
-def _reason(error: Exception) -> str:
-    return str(error).rstrip(".") or type(error).__name__
+    try:
+        value = float(found)
+    except OverflowError:  # whole numbers of JSON have no bound
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _shorten(text: str, n_chars: int) -> str:

@@ -13,6 +13,7 @@ from specdash.engines.http import (
     count,
     section,
 )
+from specdash.engines.server_words import model_id
 from specdash.errors import EngineError
 
 TITLE = "LM Studio"
@@ -149,7 +150,7 @@ _PROBE_VALUES: Mapping[str, Json] = {
 
 
 def _model_v1(row: Mapping[str, Json]) -> LmModel:
-    key = str(row.get("key"))
+    key = model_id(row.get("key"), TITLE)
     instances = row.get("loaded_instances")
     return LmModel(
         key=key,
@@ -171,7 +172,7 @@ def _model_v1(row: Mapping[str, Json]) -> LmModel:
 
 
 def _model_v0(row: Mapping[str, Json]) -> LmModel:
-    key = str(row.get("id"))
+    key = model_id(row.get("id"), TITLE)
     return LmModel(
         key=key,
         name=key,

@@ -203,7 +203,7 @@ def chat_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
 def _chunk(data: str, server: str) -> dict[str, Json]:
     try:
         chunk = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EngineError(
             f"{server} streamed something that is not JSON: '{data[:80]}'."
         ) from error

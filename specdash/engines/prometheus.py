@@ -7,6 +7,10 @@ from prometheus_client.samples import Sample
 
 from specdash.errors import EngineError
 
+_LARGEST = 2.0**53
+"""Beyond it a float does not count one by one."""
+_LAST_POSITION = 4095
+
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
@@ -20,7 +24,7 @@ class Scrape:
         Only series that carry ``labels`` with these values count.
         """
         found = [s.value for s in self._series(name) if labels.items() <= s.labels.items()]
-        return sum(found) if found else None
+        return _whole(name, sum(found)) if found else None
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
         """Sums of ``name`` by the value of ``label``."""
@@ -28,7 +32,7 @@ class Scrape:
         for sample in self._series(name):
             if label in sample.labels:
                 key = sample.labels[label]
-                sums[key] = sums.get(key, 0.0) + sample.value
+                sums[key] = _whole(name, sums.get(key, 0.0) + sample.value)
         return sums
 
     def _series(self, name: str) -> list[Sample]:
@@ -60,7 +64,7 @@ class Growth:
         if not after:
             return None
         grown = {
-            int(position): self._grown(name, before.get(position, 0.0), value)
+            _position(position, self.server): self._grown(name, before.get(position, 0.0), value)
             for position, value in after.items()
         }
         return tuple(grown.get(i, 0) for i in range(max(grown) + 1))
@@ -74,11 +78,29 @@ class Growth:
         return round(after - before)
 
 
+def _whole(name: str, value: float) -> float:
+    if not 0 <= value <= _LARGEST:  # false for NaN
+        raise EngineError(
+            f"The counter {name} stands at {value:g}, which is no count.",
+            "Something else than the server may answer /metrics.",
+        )
+    return value
+
+
+def _position(label: str, server: str) -> int:
+    if not (label.isascii() and label.isdecimal()) or len(label) > 9 or int(label) > _LAST_POSITION:
+        raise EngineError(
+            f"{server} counts accepted tokens at position {ascii(label)[:40]}, which is none.",
+            "Something else than the server may answer /metrics.",
+        )
+    return int(label)
+
+
 def parse_metrics(text: str, server: str) -> Scrape:
     """The samples of a Prometheus text; :class:`EngineError` when it is none."""
     try:
         families = list(text_string_to_metric_families(text))
-    except ValueError as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise EngineError(
             f"{server} shows no readable metrics: {str(error).rstrip('.')}.",
             "Something else than the server may answer /metrics.",

@@ -9,6 +9,7 @@ from specdash.engines.base import ModelFile, ServerAddress
 from specdash.engines.draft_counts import DraftCounts
 from specdash.engines.http import HttpServer, Json, as_dict, as_list, count
 from specdash.engines.openai_stream import Streamed
+from specdash.engines.server_words import model_id
 from specdash.errors import EngineError, UsageError
 
 SHARED = "shared_server"
@@ -30,7 +31,11 @@ def offered_models(server: HttpServer) -> tuple[OfferedModel, ...]:
     """What the server says it serves."""
     listed = as_dict(server.get_json("/v1/models"), f"The model list of {server.title}")
     return tuple(
-        OfferedModel(str(row.get("id")), count(row, "max_model_len"), _text(row.get("root")))
+        OfferedModel(
+            model_id(row.get("id"), server.title),
+            count(row, "max_model_len"),
+            _text(row.get("root")),
+        )
         for row in as_list(listed.get("data"), f"The model list of {server.title}")
         if isinstance(row, dict)
     )

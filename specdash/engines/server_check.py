@@ -1,7 +1,7 @@
 """One look at a server before it is used: does it answer, as what, with which models?"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specdash.engines import sglang_server, vllm_server
 from specdash.engines.base import ServerAddress
@@ -10,11 +10,15 @@ from specdash.engines.llama_server_client import LlamaServerClient
 from specdash.engines.lm_studio_server import TITLE as LM_STUDIO
 from specdash.engines.lm_studio_server import LmStudioServer
 from specdash.engines.remote import OfferedModel, side_urls
+from specdash.engines.server_words import MOST_MODELS, known_facts, model_id, words
 from specdash.errors import EngineError, UsageError
 
 _PER_REQUEST = "drafted and accepted tokens of every request"
 _BY_POSITION = "acceptance by position"
 _STEPS = "verify steps"
+_LONGEST_VERSION = 100
+_LONGEST_NAME = 200
+_MOST_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,29 @@ def check_server(engine: str, address: ServerAddress) -> ServerCheck:
     for name, url in side_urls(address).items():
         http = HttpServer(url, title=title, token=address.token)
         try:
-            sides[name] = look(http)
+            sides[name] = _cleaned(look(http), title)
         except EngineError as error:
-            return ServerCheck(False, str(error))
+            return ServerCheck(False, words(str(error)))
         finally:
             http.close()
     return _summary(title, sides)
+
+
+def _cleaned(told: _Look, title: str) -> _Look:
+    """What was told, fit to be kept and shown; :class:`EngineError` for a model without an id."""
+    if len(told.models) > MOST_MODELS:
+        raise EngineError(
+            f"{title} names {len(told.models)} models; at most {MOST_MODELS} can be kept.",
+            "Give the address of a server with fewer.",
+        )
+    return replace(
+        told,
+        version=words(told.version, _LONGEST_VERSION) if told.version else None,
+        models=tuple(
+            RemoteModel(model_id(m.id, title), words(m.name, _LONGEST_NAME), known_facts(m.facts))
+            for m in told.models
+        ),
+    )
 
 
 def _summary(title: str, sides: dict[str, _Look]) -> ServerCheck:
@@ -97,8 +118,10 @@ def _summary(title: str, sides: dict[str, _Look]) -> ServerCheck:
     if "on" in sides and "off" not in sides and sides["on"].speculates:
         warnings.append("No baseline server is registered: 'off' cannot be measured.")
     version = f" {main.version}" if main.version else ""
-    names = ", ".join(offered) or "none"
     n = len(offered)
+    names = ", ".join([*offered][:_MOST_NAMES]) or "none"
+    if n > _MOST_NAMES:
+        names += f" and {n - _MOST_NAMES} more"
     text = f"Connected: {title}{version}, {n} {'model' if n == 1 else 'models'} ({names})."
     return ServerCheck(
         ok=True,

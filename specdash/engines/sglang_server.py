@@ -213,7 +213,7 @@ def read_generate(
 def _generated(data: str, server: str) -> dict[str, Json]:
     try:
         chunk = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EngineError(
             f"{server} streamed something that is not JSON: '{data[:80]}'."
         ) from error

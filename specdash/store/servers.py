@@ -154,7 +154,7 @@ def server_snapshot(server: ServerView) -> dict[str, str | None]:
 
 def _checked_url(text: str) -> str:
     # httpx takes a fifth of a second that most commands do not need.
-    from specdash.engines.http import clean_url
+    from specdash.engines.http_address import clean_url
 
     url = clean_url(text)
     if len(url) > _LONGEST_URL:

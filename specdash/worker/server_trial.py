@@ -60,19 +60,24 @@ def try_server(
 def _bounded(look: Look, engine_name: str, address: ServerAddress, limit_s: float) -> ServerCheck:
     """In a thread of its own: a server that sends a byte a minute holds up nobody else."""
     answers: list[ServerCheck] = []
-    errors: list[SpecdashError] = []
+    errors: list[str] = []
 
     def work() -> None:
         try:
             answers.append(look(engine_name, address))
         except SpecdashError as error:
-            errors.append(error)
+            errors.append(str(error))
+        except Exception as error:  # what a server sends may fail in ways nobody thought of
+            errors.append(
+                f"{address.url} sent something that cannot be read ({type(error).__name__}). "
+                "Is that address really such a server?"
+            )
 
     thread = threading.Thread(target=work, name=f"look-at-{address.name}", daemon=True)
     thread.start()
     thread.join(limit_s)
     if errors:
-        return ServerCheck(False, str(errors[0]))
+        return ServerCheck(False, errors[0])
     if not answers:
         return ServerCheck(
             False,

@@ -59,3 +59,18 @@ def test_what_is_no_metrics_text_is_an_error() -> None:
 def test_the_histogram_follows_from_the_positions() -> None:
     assert histogram_from_positions((31, 26, 24, 22, 22), 35) == (4, 5, 2, 2, 0, 22)
     assert histogram_from_positions((), 0) == (0,)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-5", "1e300"])
+def test_a_counter_that_is_no_count_is_an_error_in_words(value: str) -> None:
+    growth = Growth(parse_metrics("", "vLLM"), parse_metrics(f"{DRAFTS} {value}\n", "vLLM"), "vLLM")
+    with pytest.raises(EngineError, match=f"The counter {DRAFTS} stands at .*, which is no count"):
+        growth.count(DRAFTS)
+
+
+@pytest.mark.parametrize("position", ["abc", "-5", "300000000", "4096", "²", ""])
+def test_a_position_that_is_none_is_an_error_in_words(position: str) -> None:
+    text = f'{PER_POSITION}_total{{position="{position}"}} 1.0\n'
+    growth = Growth(parse_metrics("", "vLLM"), parse_metrics(text, "vLLM"), "vLLM")
+    with pytest.raises(EngineError, match="counts accepted tokens at position"):
+        growth.by_position(PER_POSITION)

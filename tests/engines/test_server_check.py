@@ -150,7 +150,7 @@ def test_a_server_that_is_not_there_is_a_sentence(engine: str) -> None:
     check = check_server(engine, ServerAddress("gone", url))
     assert not check.ok
     assert f"at {url} cannot be reached" in check.text
-    assert "Start the server, or correct the address" in check.text
+    assert "Start the server, or remove it here and add it again" in check.text
 
 
 @pytest.mark.parametrize("engine", ["llama-server", "lm-studio", "vllm", "sglang"])
@@ -173,3 +173,72 @@ def test_a_wrong_token_is_a_sentence_without_it() -> None:
 def test_an_engine_without_servers_is_refused() -> None:
     with pytest.raises(UsageError, match="'llama-cpp' has no servers"):
         check_server("llama-cpp", ServerAddress("x", "http://h"))
+
+
+@pytest.mark.parametrize(
+    ("model_id", "said"),
+    [
+        (None, "vLLM names a model by null, which is no text."),
+        (5, "vLLM names a model by 5, which is no text."),
+        ({}, "vLLM names a model by {}, which is no text."),
+        ("", "vLLM names a model by '', which cannot be typed."),
+        ("a\ud800", r"vLLM names a model by 'a\ud800', which cannot be typed."),
+        ("a\0b", r"vLLM names a model by 'a\x00b', which cannot be typed."),
+        ("x" * 100_000, f"vLLM names a model by 100000 characters: '{'x' * 40}...'."),
+    ],
+)
+def test_an_id_that_no_request_could_name_fails_the_test(model_id: object, said: str) -> None:
+    with FakeVllm("vllm_ngram") as on:
+        on.on("GET", "/v1/models", Reply({"data": [{"id": model_id}]}))
+        check = check_server("vllm", ServerAddress("gpu", on.url))
+    assert not check.ok
+    assert check.models == ()
+    assert check.text == f"{said} Is that address really such a server?"
+
+
+@pytest.mark.parametrize("key", [None, 7, "q\udfff"])
+def test_lm_studio_must_name_its_models_too(key: object) -> None:
+    with FakeLmStudio() as fake:
+        fake.on("GET", "/api/v1/models", Reply({"models": [{"type": "llm", "key": key}]}))
+        check = check_server("lm-studio", ServerAddress("desk", fake.url))
+    assert not check.ok
+    assert "LM Studio names a model by" in check.text
+
+
+def test_odd_characters_in_what_a_server_says_are_not_kept() -> None:
+    with FakeLmStudio() as fake:
+        row = {"type": "llm", "key": "q", "display_name": "Q\0\ud800", "size_bytes": 10**400}
+        fake.on("GET", "/api/v1/models", Reply({"models": [{**row, "format": "a\ud800"}]}))
+        check = check_server("lm-studio", ServerAddress("desk", fake.url))
+    assert check.models == (RemoteModel("q", "Q??", {"loaded": False}),)
+
+
+def test_an_odd_version_is_cleaned_and_many_models_are_counted() -> None:
+    with FakeVllm("vllm_ngram") as on:
+        on.on("GET", "/version", Reply({"version": "0\ud800" + "9" * 500}))
+        on.on("GET", "/v1/models", Reply({"data": [{"id": f"m{i}"} for i in range(12)]}))
+        check = check_server("vllm", ServerAddress("gpu", on.url))
+    assert check.version == "0?" + "9" * 95 + "..."
+    assert check.text.endswith("12 models (m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 and 2 more).")
+    assert len(check.models) == 12
+
+
+def test_a_server_with_too_many_models_fails_the_test() -> None:
+    with FakeVllm("vllm_ngram") as on:
+        on.on("GET", "/v1/models", Reply({"data": [{"id": f"m{i}"} for i in range(2001)]}))
+        check = check_server("vllm", ServerAddress("gpu", on.url))
+    assert (check.ok, check.models) == (False, ())
+    assert "vLLM names 2001 models; at most 2000 can be kept." in check.text
+
+
+def test_a_server_that_repeats_the_token_is_no_server_to_keep() -> None:
+    token = "sk-0123456789abcdef"
+    with FakeVllm("vllm_ngram") as on:
+        on.on("GET", "/version", Reply({"version": f"1 Bearer {token}"}))
+        named = check_server("vllm", ServerAddress("gpu", on.url, token=token))
+        on.on("GET", "/v1/models", Reply({"data": [{"id": token}]}))
+        check = check_server("vllm", ServerAddress("gpu", on.url, token=token))
+    assert (named.ok, named.version) == (True, "1 Bearer ***")
+    assert not check.ok
+    assert check.text.startswith("vLLM repeats the token as the id of a model.")
+    assert token not in repr(named) + repr(check)

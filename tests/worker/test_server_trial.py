@@ -75,3 +75,18 @@ def test_an_error_in_words_is_the_outcome(engine: Engine, settings: Settings, bo
         False,
         "That is no address. Write another.",
     )
+
+
+@pytest.mark.parametrize("error", [RecursionError("deep"), UnicodeError("long"), KeyError("x")])
+def test_whatever_breaks_in_the_look_is_the_outcome_in_words(
+    engine: Engine, settings: Settings, box: str, error: Exception
+) -> None:
+    def look(_engine: str, _address: ServerAddress) -> ServerCheck:
+        raise error
+
+    tested = try_server(engine, settings, box, look=look)
+    assert (tested.is_ok, (tested.last_test or {})["text"]) == (
+        False,
+        "http://127.0.0.1:1234 sent something that cannot be read "
+        f"({type(error).__name__}). Is that address really such a server?",
+    )
