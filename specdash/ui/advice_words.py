@@ -28,6 +28,7 @@ RUNG_STATES: dict[RungState, Badge] = {
     "missing": Badge("nothing on offer", ":material/radio_button_unchecked:", "gray"),
     "unsupported": Badge("not supported here", ":material/block:", "gray"),
 }
+WAITING = Badge("waiting", ":material/schedule:", "gray")
 _CANDIDATES = {
     "measured": "measured",
     "partial": "left the search",
@@ -87,13 +88,19 @@ def steps(advice: AdviceView) -> tuple[StepMark, ...]:
         states: list[StepState] = ["done" if m else "skipped" for m in made]
     else:
         at = _current(advice)
-        now: StepState = "running" if advice.state == "running" else "waiting"
+        is_begun = advice.state == "running" and not waits(advice)
+        now: StepState = "running" if is_begun else "waiting"
         if not advice.is_active:
             now = "stopped"
         done: list[StepState] = ["done"] * at
         waiting: list[StepState] = ["waiting"] * (len(_STEPS) - at - 1)
         states = [*done, now, *waiting]
     return tuple(StepMark(t, w, s) for (t, w), s in zip(_STEPS, states, strict=True))
+
+
+def waits(advice: AdviceView) -> bool:
+    """Whether its next job waits behind others."""
+    return advice.is_active and advice.job is not None and advice.job.state == "queued"
 
 
 def plan_steps() -> tuple[StepMark, ...]:
@@ -104,7 +111,9 @@ def plan_steps() -> tuple[StepMark, ...]:
 def state_badge(advice: AdviceView) -> Badge:
     """Its answer where there is one, else its state."""
     decision = decision_of(advice)
-    return KINDS[decision.kind] if decision is not None else JOB_STATES[advice.state]
+    if decision is not None:
+        return KINDS[decision.kind]
+    return WAITING if waits(advice) else JOB_STATES[advice.state]
 
 
 def decision_of(advice: AdviceView) -> Decision | None:

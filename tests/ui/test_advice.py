@@ -39,6 +39,14 @@ CONFIRM = {**SEARCH, "confirm_experiment_id": 3}
         (running("measuring", **SEARCH), "done done done running waiting"),
         (running("measuring", **CONFIRM), "done done done done running"),
         (
+            advice_view(state="running", job=job_view(state="queued", phase=None), **BASELINE),
+            "waiting waiting waiting waiting waiting",
+        ),
+        (
+            advice_view(state="running", job=job_view(state="queued", phase=None), **SEARCH),
+            "done done done waiting waiting",
+        ),
+        (
             advice_view(state="running", job=job_view(state="succeeded"), **BASELINE),
             "done done done running waiting",
         ),
@@ -63,6 +71,12 @@ def test_steps_are_told_from_what_is_stored(advice: AdviceView, states: str) -> 
 def test_a_step_has_a_word_beside_its_icon() -> None:
     (calibrate, *_) = words.steps(running("calibrating", **BASELINE))
     assert calibrate.markdown().startswith(":blue[:material/play_circle:] **Calibrate** · running")
+
+
+def test_an_advice_whose_job_waits_in_the_queue_is_not_called_running() -> None:
+    waiting = advice_view(state="running", job=job_view(state="queued", phase=None), **BASELINE)
+    assert words.state_badge(waiting).word == "waiting"
+    assert words.state_badge(running("measuring", **BASELINE)).word == "running"
 
 
 def test_an_answer_takes_the_place_of_the_state() -> None:

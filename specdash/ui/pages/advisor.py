@@ -38,14 +38,15 @@ def _live_part(advice_id: int) -> None:
 
 def _progress(advice: AdviceView) -> None:
     """Badge, bar, numbers, five steps: the same elements in every state."""
-    mark = JOB_STATES[advice.state]
+    mark = words.state_badge(advice)
     job = advice.job
     doing = "stopping" if advice.cancel_requested else live.phase(job) if job else "waiting"
     st.markdown(f"{mark.markdown()} {doing}")
     share = job.done / job.total if job is not None and job.total else 0.0
     st.progress(min(max(share, 0.0), 1.0))
     runs = f"{job.done} of {job.total} runs" if job and job.total else "runs not counted yet"
-    st.caption(f"{runs} · asked {fmt.ago(advice.created_at)}")
+    wait = " · the wait is not counted against the budget" if words.waits(advice) else ""
+    st.caption(f"{runs} · asked {fmt.ago(advice.created_at)}{wait}")
     st.markdown("  \n".join(step.markdown() for step in words.steps(advice)))
 
 
