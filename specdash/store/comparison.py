@@ -45,10 +45,12 @@ def choice_text(experiment_id: int, workload: str, arm: str) -> str:
 
 
 def choices(rows: Sequence[HistoryRow]) -> tuple[Choice, ...]:
-    """Every arm of the history, newest experiment first, with its ``off``."""
+    """Every arm of the history that has runs, newest experiment first, with its ``off``."""
     found: dict[str, Choice] = {}
     for row in rows:
-        for arm in ("off", row.arm):
+        has_runs = row.summary.n_runs > 0
+        off = ("off",) if has_runs or row.off_tok_s is not None else ()
+        for arm in (*off, row.arm) if has_runs else off:
             text = choice_text(row.experiment_id, row.workload, arm)
             found.setdefault(text, Choice(text, row.experiment_id, arm))
     return tuple(found.values())

@@ -222,6 +222,14 @@ def baseline_run(session: Session, run: Run) -> Run | None:
     ).first()
 
 
+_BEGUN = (
+    col(Job.state) != "queued",
+    col(Job.started_at).is_not(None),
+    col(Experiment.purpose) == MEASURE,
+)
+"""Of the history: neither what waits nor what was cancelled before it began."""
+
+
 def history(
     session: Session, filters: HistoryFilter, *, limit: int | None = None, offset: int = 0
 ) -> Sequence[HistoryRow]:
@@ -292,7 +300,7 @@ def history_facets(session: Session) -> dict[str, dict[str, int]]:
         .join(WorkloadVersion, col(WorkloadVersion.id) == col(Experiment.workload_id))
         .join(Model, col(Model.id) == col(Experiment.target_model_id))
         .join(Machine, col(Machine.id) == col(Experiment.machine_id), isouter=True)
-        .where(col(Job.state) != "queued", col(Experiment.purpose) == MEASURE)
+        .where(*_BEGUN)
     )
     for tags, state, workload, target, machine in session.execute(statement):
         counts["tags"].update(tags)
@@ -305,7 +313,7 @@ def history_facets(session: Session) -> dict[str, dict[str, int]]:
         select(ExperimentArm.text, sa.func.count())
         .join(Job, col(Job.experiment_id) == col(ExperimentArm.experiment_id))
         .join(Experiment, col(Experiment.id) == col(ExperimentArm.experiment_id))
-        .where(ExperimentArm.text != "off", Job.state != "queued", Experiment.purpose == MEASURE)
+        .where(ExperimentArm.text != "off", *_BEGUN)
         .group_by(ExperimentArm.text)
     )
     counts["arms"].update(dict(arms.all()))
@@ -363,8 +371,7 @@ def _runs() -> Any:
 def _history_conditions(filters: HistoryFilter) -> list[sa.ColumnElement[bool]]:
     conditions = [
         col(ExperimentArm.text) != "off",
-        col(Job.state) != "queued",
-        col(Experiment.purpose) == MEASURE,
+        *_BEGUN,
     ]
     for values, column in (
         (filters.workloads, col(WorkloadVersion.name)),

@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from specdash.domain.verdict import Verdict
 from specdash.errors import NotFoundError
-from specdash.store import queries
+from specdash.store import jobs, queries
 from specdash.store.hosts import host_name, process_start
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import Job, WorkerRow, WorkloadVersion, utc_now
@@ -177,6 +177,20 @@ def test_history_finds_tags_and_leaves_out_what_is_only_queued(
     assert [r.experiment_id for r in rows] == [1]
     assert [r.experiment_id for r in everything] == [2, 1]
     assert facets["tags"] == {"nightly": 1, "cpu": 1}
+
+
+def test_what_was_cancelled_before_it_began_is_no_history(
+    engine: Engine, workload: int, target: int
+) -> None:
+    seed_experiment(engine, workload, target)
+    waiting = queue_scripted(engine, workload, target, tags=("never",))
+    assert jobs.cancel(engine, waiting.job_id) == "cancelled"
+    with read_session(engine) as session:
+        rows = queries.history(session, HistoryFilter())
+        facets = queries.history_facets(session)
+    assert [r.experiment_id for r in rows] == [1]
+    assert (facets["tags"], facets["states"]) == ({}, {"succeeded": 1})
+    assert set(facets["arms"].values()) == {1}
 
 
 def test_new_weights_change_a_remembered_summary(engine: Engine, tmp_path: Path) -> None:
