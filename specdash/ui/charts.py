@@ -20,6 +20,7 @@ from specdash.ui.palette import (
     marker,
 )
 
+_FEW_RUNS = 12
 _TIME_PARTS = (
     ("draft_s", "drafting", "#8a68c6", "/"),
     ("verify_s", "verifying drafts", "#3b7fc0", ""),
@@ -104,6 +105,9 @@ def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figur
             )
     figure.update_yaxes(title="tokens/s", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title="Acceptance rate (%)", range=[-4, 104], row=2, col=1)
+    # A few runs would get ticks at halves.
+    tick = 1 if len(runs) <= _FEW_RUNS else None
+    figure.update_xaxes(dtick=tick, tickformat="d")
     figure.update_xaxes(title="Order of execution", row=2, col=1)
     title = f"{fmt.plural(len(runs), 'run')} in order of execution"
     if left_out:
@@ -111,9 +115,18 @@ def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figur
     return layout(figure, title, height=420)
 
 
+def times_are_known(arms: Sequence[ArmSummary]) -> bool:
+    """Whether the engine told of any arm that drafts where its time went."""
+    return any(_has_times(a) for a in arms if not a.is_baseline)
+
+
+def _has_times(arm: ArmSummary) -> bool:
+    return any(getattr(arm, field) for field, *_ in _TIME_PARTS)
+
+
 def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     """Where the decode time of each arm went, in seconds over all measured runs."""
-    shown = [a for a in arms if any(getattr(a, field) is not None for field, *_ in _TIME_PARTS)]
+    shown = [a for a in arms if _has_times(a)]
     figure = go.Figure()
     for field, name, color, pattern in _TIME_PARTS:
         values: list[float | None] = [getattr(a, field) for a in shown]
@@ -129,7 +142,7 @@ def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
         )
     figure.update_layout(barmode="stack")
     figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_xaxes(title="Decode time of all n measured runs (s)")
+    figure.update_xaxes(title="Decode time of all n runs (s)")
     return layout(figure, _time_title(shown), height=150 + ROW_PX * max(len(shown), 1))
 
 

@@ -108,10 +108,7 @@ def memory_part(report: ExperimentReport, runs: Sequence[RunView]) -> None:
             st.metric("Estimated before", fmt.size(own.estimated_bytes))
         if share is not None:
             st.metric("Share of the machine's memory", fmt.percent(share))
-    st.caption(
-        "Peak resident memory of the measuring process, which holds the target and every draft of "
-        "the experiment at once."
-    )
+    st.caption(memory_words(experiment.engine))
     _pressure(experiment.environment, peak, share)
     if len(found) > 1:
         st.markdown("**This target with the same settings, alone and with its drafts**")
@@ -126,6 +123,19 @@ def memory_part(report: ExperimentReport, runs: Sequence[RunView]) -> None:
     if buffers:
         with st.expander("Buffers as the library reports them", icon=":material/memory:"):
             tables.show_rows(buffers, alt="Buffers of every model", key="buffers_table")
+
+
+def memory_words(engine: str) -> str:
+    """Whose memory the peak is, and which models that process holds."""
+    if engine == "llama-server":
+        return (
+            "Peak resident memory of one llama-server, the largest of those that ran: each holds "
+            "the target and the draft of the arm it serves, not the drafts of other arms."
+        )
+    return (
+        "Peak resident memory of the measuring process, which holds the target and every draft of "
+        "the experiment at once."
+    )
 
 
 def _sets(report: ExperimentReport) -> list[memory.LoadMemory]:

@@ -121,6 +121,21 @@ def test_time_chart_stacks_only_known_parts() -> None:
     assert drawn["layout"]["barmode"] == "stack"
 
 
+def test_an_engine_that_does_not_tell_where_time_went_has_no_time_chart() -> None:
+    unknown = {"draft_s": None, "verify_s": None, "plain_s": None, "other_s": None}
+    untold = on_summary(**unknown)
+    assert not charts.times_are_known([replace(off_summary(), **unknown), untold])
+    # That a plain pass is plain is known of off alone, and answers nothing about drafting.
+    assert not charts.times_are_known([off_summary(), untold])
+    assert charts.times_are_known(ARMS)
+
+
+def test_three_runs_are_ticked_at_whole_numbers() -> None:
+    runs = [run_view(run_id=i, order_index=i) for i in range(3)]
+    axis = spec(charts.runs_figure(runs, ARMS))["layout"]["xaxis2"]
+    assert (axis["dtick"], axis["tickformat"]) == (1, "d")
+
+
 def test_position_chart_is_in_per_cent() -> None:
     (trace,) = spec(charts.position_figure(ARMS))["data"]
     assert trace["x"] == [1, 2, 3]

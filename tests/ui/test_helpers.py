@@ -9,7 +9,7 @@ from specdash.domain.pairing import PairVerdict
 from specdash.settings import Settings
 from specdash.store.comparison import Side, choices, not_comparable_reasons
 from specdash.store.views import ModelView
-from specdash.ui import checks, drafts, live, rows, words
+from specdash.ui import checks, drafts, experiment_parts, live, rows, words
 from specdash.ui.drafts import targets
 from specdash.ui.repeat import repeat_command
 
@@ -85,6 +85,18 @@ def test_off_can_be_chosen_once_an_experiment() -> None:
     found = choices([history_row(), history_row(arm="prompt-lookup")])
     assert [c.arm for c in found] == ["off", "ngram-simple:size_n=3,size_m=8", "prompt-lookup"]
     assert found[0].text == "7 · extract · off"
+
+
+def test_memory_words_name_the_process_that_was_measured() -> None:
+    assert "one llama-server" in experiment_parts.memory_words("llama-server")
+    assert "every draft" not in experiment_parts.memory_words("llama-server")
+    assert "every draft" in experiment_parts.memory_words("llama-cpp")
+
+
+def test_arms_without_a_run_are_not_offered_for_comparison() -> None:
+    never = on_summary(n_runs=0, status="unsupported")
+    assert choices([history_row(summary=never, off_tok_s=None)]) == ()
+    assert [c.arm for c in choices([history_row(summary=never, off_tok_s=90.0)])] == ["off"]
 
 
 def test_drafts_that_fit_come_first_and_the_others_say_why(

@@ -115,7 +115,14 @@ def _pictures(report: ExperimentReport) -> None:
         components.show_figure(charts.prompt_figure(report.arms), key="fig_prompts")
     left, right = st.columns(2)
     with left, st.container(border=True, height="stretch"):
-        components.show_figure(charts.time_figure(report.arms), key="fig_time")
+        if charts.times_are_known(report.arms):
+            components.show_figure(charts.time_figure(report.arms), key="fig_time")
+        else:
+            st.markdown("**Where the decode time went**")
+            st.caption(
+                f"{fmt.plain(report.experiment.engine)} tells the decode time as a whole, not how "
+                "much of it went into drafting and how much into verifying."
+            )
     if any(a.acceptance and a.acceptance.per_position for a in on_arms):
         with right, st.container(border=True, height="stretch"):
             components.show_figure(charts.position_figure(report.arms), key="fig_positions")
