@@ -29,7 +29,10 @@ _Prompts = Annotated[
     int | None, typer.Option("--prompts", min=1, help="The first N prompts; unset: all.")
 ]
 _MaxTokens = Annotated[int, typer.Option(min=1, help="Most tokens a run generates.")]
-_EngineName = Annotated[str, typer.Option("--engine", help="Engine that runs the models.")]
+_EngineName = Annotated[
+    str | None,
+    typer.Option("--engine", help="What runs the models; unset: the server's, or llama-cpp."),
+]
 _Server = Annotated[
     str | None, typer.Option("--server", help="Registered server; unset: the target's, or ours.")
 ]
@@ -95,7 +98,7 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
         anchor_every: _AnchorEvery = 8,
         prompts: _Prompts = None,
         max_tokens: _MaxTokens = 256,
-        engine: _EngineName = "llama-cpp",
+        engine: _EngineName = None,
         server: _Server = None,
         concurrency: _Concurrency = None,
         n_ctx: _NCtx = None,

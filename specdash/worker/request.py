@@ -20,6 +20,7 @@ from specdash.store.workloads import resolve_workload
 from specdash.worker.machine import allowed_cpus
 
 DEFAULT_N_CTX = 4096
+DEFAULT_ENGINE = "llama-cpp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class Wish:
     anchor_every: int = 8
     n_prompts: int | None = None
     max_tokens: int = 256
-    engine: str = "llama-cpp"
+    engine: str | None = None
+    """``None``: that of ``server``, or the embedded one."""
     server: str | None = None
     """``None``: the one the target's name begins with, or the only one of the engine."""
     concurrency: tuple[int, ...] = ()
@@ -55,7 +57,8 @@ class Wish:
 
 def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentRequest:
     """Resolve every name; errors say which one, and nothing is stored but newly met models."""
-    server = _server(engine, wish)
+    engine_name = _engine_name(engine, wish)
+    server = _server(engine, wish, engine_name)
     arms = tuple(parse_arm(text) for text in wish.arms)
     if not arms:
         arms = _own_arms(server)
@@ -87,7 +90,7 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
             flash_attn=wish.flash_attn,
             ignore_eos=wish.ignore_eos,
         ),
-        engine=wish.engine,
+        engine=engine_name,
         server=server.name if server is not None else None,
         concurrency=wish.concurrency,
         note=wish.note,
@@ -99,8 +102,17 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
     )
 
 
-def _server(engine: Engine, wish: Wish) -> ServerView | None:
-    info = engine_info(wish.engine)
+def _engine_name(engine: Engine, wish: Wish) -> str:
+    if wish.engine is not None:
+        return wish.engine
+    if wish.server is None:
+        return DEFAULT_ENGINE
+    with read_session(engine) as session:
+        return get_server(session, wish.server).engine
+
+
+def _server(engine: Engine, wish: Wish, engine_name: str) -> ServerView | None:
+    info = engine_info(engine_name)
     with read_session(engine) as session:
         if wish.server is not None:
             return get_server(session, wish.server)
@@ -111,7 +123,7 @@ def _server(engine: Engine, wish: Wish) -> ServerView | None:
             return split[0]
         if info.address == "optional":
             return None
-        own = [s for s in list_servers(session) if s.engine == wish.engine]
+        own = [s for s in list_servers(session) if s.engine == engine_name]
     if not own:
         raise no_server(info)
     if len(own) > 1:
