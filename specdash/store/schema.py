@@ -26,6 +26,9 @@ MIGRATIONS_DIR = PROJECT_ROOT / "migrations"
 UPGRADE_COMMAND = "python -m specdash db upgrade"
 LOCK_TIMEOUT_S = 300.0
 _ADVISORY_LOCK_KEY = 0x5BECDA54
+_IS_THERE_OR_MISSING = re.compile(
+    "already exists|duplicate column|no such (table|column)|does not exist"
+)
 _REVISION_LINE = re.compile(r"""^(down_)?revision\s*=\s*(?:["'](\w+)["']|None)""", re.MULTILINE)
 
 
@@ -127,8 +130,28 @@ def _upgrade_locked(engine: Engine, path: Path | None, keep_copies: int) -> Upgr
     copy = None
     if path is not None and before is not None:
         copy = _copy_database(path, before, keep_copies)
-    _run_migrations(engine)
+    try:
+        _run_migrations(engine)
+    except sa.exc.DBAPIError as error:
+        if _IS_THERE_OR_MISSING.search(str(error.orig)) is None:
+            raise
+        raise _half_applied(before, known[-1], error, path) from error
     return Upgrade(before, known[-1], copy)
+
+
+def _half_applied(
+    before: str | None, head: str, error: sa.exc.DBAPIError, path: Path | None
+) -> SchemaError:
+    """Tables and revision do not belong together; what is in the way stays as it is."""
+    said = str(error.orig).strip().splitlines()[0]
+    copies = (
+        f"a copy from before in {path.parent / 'copies'}" if path is not None else "your backup"
+    )
+    return SchemaError(
+        f"The database holds a part of an upgrade only: it says it is at schema "
+        f"{before or 'none'}, and on the way to {head}: {said}.",
+        f"Stop the dashboard and the worker, put {copies} in its place, and run {UPGRADE_COMMAND}.",
+    )
 
 
 def _run_migrations(engine: Engine) -> None:

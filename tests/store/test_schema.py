@@ -9,6 +9,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
 
 from specdash.errors import SchemaError, SpecdashError
 from specdash.settings import Settings
@@ -294,3 +295,27 @@ def test_a_data_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SpecdashError, match="cannot be written"):
         upgrade(f"sqlite:///{tmp_path / 'file' / 'specdash.sqlite3'}")
+
+
+def test_a_half_applied_schema_is_named_as_such_and_not_taken_for_a_held_file(
+    engine: Engine, database_url: str, settings: Settings
+) -> None:
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    engine.dispose()
+    with pytest.raises(SchemaError) as caught:
+        upgrade(database_url)
+    said = str(caught.value)
+    assert "holds a part of an upgrade only: it says it is at schema 0001" in said
+    assert "already exists" in said
+    assert f"put a copy from before in {settings.resolved_data_dir / 'copies'} in its place" in said
+    assert current_revision(engine) == "0001"
+
+
+def test_another_failure_of_the_database_is_not_called_half_applied(
+    engine: Engine, database_url: str, next_migration: Path
+) -> None:
+    wrong = 'op.execute("this is no SQL")'
+    next_migration.write_text(_NEXT.format(next=NEXT, head=HEAD, more=wrong))
+    with pytest.raises(OperationalError, match="syntax error"):
+        upgrade(database_url)
