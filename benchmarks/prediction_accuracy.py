@@ -1,14 +1,15 @@
 """How far predicted speed-ups are from measured ones, over n-gram and draft arms.
 
     python -m benchmarks.prediction_accuracy --draft FILE [--workload NAME ...] [--prompts 10]
-        [--max-tokens 256] [--rounds 1] [--results FILE.jsonl]
+        [--max-tokens 256] [--rounds 1] [--results FILE.jsonl] [--seconds N]
     python -m benchmarks.prediction_accuracy --results FILE.jsonl --table
 
-Per workload: one calibration, one plain answer a prompt, the prediction of every arm from those
-texts; then all arms measured in blocks, each block one prompt with ``off`` and every arm in a
-seeded order. ``own`` prices the passes that were measured: it leaves out what the texts of an arm
-and of ``off`` differ by. The results file is added to, so a run can be made in pieces; the table is
-over all of it. Exit status 1 when the median is above 5 % or the 90th percentile above 10 %.
+One calibration a start; then prompt by prompt a block of ``off`` and every arm in a seeded order,
+and the prediction of every arm from the ``off`` text. ``own`` prices the passes that were measured:
+it leaves out what the texts of an arm and of ``off`` differ by. The results file is added to after
+every prompt and prompts that stand in it are skipped, so a run can be made in pieces; no prompt
+begins after ``--seconds``. The table is over the whole file. Exit status 1 when the median of its
+errors is above 5 % or the 90th percentile above 10 %.
 """
 
 import argparse
@@ -17,7 +18,8 @@ import math
 import random
 import statistics
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +29,8 @@ import numpy as np
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.calibration import Calibration, CalibrationPlan
 from specdash.domain.metrics import decode_tok_s
-from specdash.domain.prediction import ReplayedText, predict_speedup, predict_time
+from specdash.domain.prediction import ReplayedText, predict_time
+from specdash.domain.workload import Workload
 from specdash.domain.workload_files import parse_workload
 from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt, RunRecord
 from specdash.engines.draft_replay import ask_tables
@@ -65,43 +68,18 @@ ARMS = [
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One arm on one workload."""
+    """One arm on one prompt; ratios to ``off``."""
 
     workload: str
+    prompt: str
     arm: str
-    n_prompts: int
     max_tokens: int
     predicted: float
     measured: float
     own: float
-    equal_texts: int
+    is_equal: bool
     drift: float
     spread: float
-
-    @property
-    def error(self) -> float:
-        return self.predicted / self.measured - 1
-
-    @property
-    def own_error(self) -> float:
-        return self.own / self.measured - 1
-
-
-def measure(
-    engine: LlamaCppEngine, prompts: Sequence[PreparedPrompt], rounds: int, seed: int = 1
-) -> dict[tuple[str, str], list[RunRecord]]:
-    """Runs by arm and prompt, in blocks."""
-    rng = random.Random(seed)
-    found: dict[tuple[str, str], list[RunRecord]] = {}
-    for arm in (OFF, ARMS[-1]):  # the longest chain warms up target and draft
-        engine.run(arm, prompts[0])
-    for _ in range(rounds):
-        for prompt in prompts:
-            order = [OFF, *ARMS]
-            rng.shuffle(order)
-            for arm in order:
-                found.setdefault((arm.text(), prompt.key), []).append(engine.run(arm, prompt))
-    return found
 
 
 def log_ratio(on: Sequence[RunRecord], off: Sequence[RunRecord]) -> float:
@@ -113,119 +91,99 @@ def log_ratio(on: Sequence[RunRecord], off: Sequence[RunRecord]) -> float:
     return math.fsum(logs) / len(logs)
 
 
-def plain_texts(
-    prompts: Sequence[PreparedPrompt], runs: dict[tuple[str, str], list[RunRecord]]
-) -> list[PlainText]:
-    texts = []
-    for number, prompt in enumerate(prompts):
-        record = runs[OFF.text(), prompt.key][0]
-        texts.append(
-            PlainText(
-                number,
-                prompt.category,
-                prompt.token_ids,
-                record.token_ids,
-                prompt.max_tokens,
-                record.stop_reason == "eos",
-            )
-        )
-    return texts
+def plain_text(prompt: PreparedPrompt, record: RunRecord) -> PlainText:
+    return PlainText(
+        prompt_id=0,
+        category=prompt.category,
+        prompt_ids=prompt.token_ids,
+        output_ids=record.token_ids,
+        n_predict=prompt.max_tokens,
+        is_ended=record.stop_reason == "eos",
+    )
 
 
 def own_ratio(
-    arm: Arm,
-    calibration: Calibration,
-    prompts: Sequence[PreparedPrompt],
-    runs: dict[tuple[str, str], list[RunRecord]],
+    arm: Arm, calibration: Calibration, prompt: PreparedPrompt, record: RunRecord
 ) -> float:
-    """Geometric mean of the prices of the passes that were really made."""
-    logs = []
-    for prompt in prompts:
-        record = runs[arm.text(), prompt.key][0]
-        steps = record.steps or ()
-        by_model = [i for i, c in enumerate(arm.calls) if c.draft_model]
-        text = ReplayedText(
-            len(prompt.token_ids),
-            len(record.token_ids),
-            [(s.n_drafted, s.n_accepted) for s in steps],
-            [s.n_drafted if s.drafter in by_model else 0 for s in steps] if by_model else None,
-        )
-        time = predict_time(text, calibration, DRAFT if by_model else None)
-        logs.append(math.log(time.ratio or 1.0))
-    return math.exp(statistics.fmean(logs))
-
-
-def run_workload(
-    engine: LlamaCppEngine, name: str, draft: Path, options: argparse.Namespace
-) -> list[Line]:
-    path = SHIPPED_WORKLOADS / f"{name}.yaml"
-    workload = parse_workload(path.read_bytes(), path.name)
-    chosen = workload.prompts[options.skip : options.skip + options.prompts]
-    prompts = [engine.prepare(p, options.max_tokens) for p in chosen]
-    text = [token for prompt in prompts for token in prompt.token_ids]
-    calibration = engine.calibrate(text, CalibrationPlan(), lambda _share: None)
-    print_calibration(calibration)
-    runs = measure(engine, prompts, options.rounds)
-    texts = plain_texts(prompts, runs)
-    calls = list(dict.fromkeys(c for arm in ARMS for c in arm.calls if c.draft_model))
-    tables = ask_tables(
-        draft, [(t.prompt_ids, t.output_ids) for t in texts], calls, options.threads
+    """Price of the passes that were really made."""
+    steps = record.steps or ()
+    by_model = [i for i, c in enumerate(arm.calls) if c.draft_model]
+    text = ReplayedText(
+        len(prompt.token_ids),
+        len(record.token_ids),
+        [(s.n_drafted, s.n_accepted) for s in steps],
+        [s.n_drafted if s.drafter in by_model else 0 for s in steps] if by_model else None,
     )
+    return predict_time(text, calibration, DRAFT if by_model else None).ratio or math.nan
+
+
+def run_prompt(
+    engine: LlamaCppEngine,
+    workload: str,
+    prompt: PreparedPrompt,
+    calibration: Calibration,
+    options: argparse.Namespace,
+) -> list[Line]:
+    """Blocks of one prompt, and its predictions."""
+    rng = random.Random(f"{workload}/{prompt.key}")
+    runs: dict[Arm, list[RunRecord]] = {}
+    for _ in range(options.rounds):
+        order = [OFF, *ARMS]
+        rng.shuffle(order)
+        for arm in order:
+            runs.setdefault(arm, []).append(engine.run(arm, prompt))
+    text = plain_text(prompt, runs[OFF][0])
+    calls = list(dict.fromkeys(c for arm in ARMS for c in arm.calls if c.draft_model))
+    keys = [(text.prompt_ids, text.output_ids)]
+    tables = ask_tables(options.draft, keys, calls, options.threads)
     drafts = {DRAFT: DraftRecord(DRAFT, tables)}
-    found = replay_arms(texts, ARMS, calibration, drafts, lambda _share: None)
-    lines = []
-    for index, arm in enumerate(ARMS):
-        times = {t.prompt_id: r[index].time for t, r in zip(texts, found, strict=True)}
-        known = {i: time for i, time in times.items() if time is not None}
-        predicted = predict_speedup(known, dict.fromkeys(known, "all"), calibration)
-        off = [runs[OFF.text(), p.key] for p in prompts]
-        on = [runs[arm.text(), p.key] for p in prompts]
-        logs = [log_ratio(a, b) for a, b in zip(on, off, strict=True)]
-        lines.append(
-            Line(
-                workload=name,
-                arm=arm.text(),
-                n_prompts=len(prompts),
-                max_tokens=options.max_tokens,
-                predicted=predicted.ratio or math.nan,
-                measured=math.exp(statistics.fmean(logs)),
-                own=own_ratio(arm, calibration, prompts, runs),
-                equal_texts=sum(
-                    a[0].token_ids == b[0].token_ids for a, b in zip(on, off, strict=True)
-                ),
-                drift=calibration.drift,
-                spread=calibration.spread,
-            )
-        )
+    (found,) = replay_arms([text], ARMS, calibration, drafts, lambda _share: None)
     if options.raw is not None:
-        save_raw(options.raw, name, calibration, prompts, runs)
-    return lines
+        save_raw(options.raw, workload, prompt, calibration, runs)
+    return [
+        Line(
+            workload=workload,
+            prompt=prompt.key,
+            arm=arm.text(),
+            max_tokens=options.max_tokens,
+            predicted=(result.time.ratio if result.time else None) or math.nan,
+            measured=math.exp(log_ratio(runs[arm], runs[OFF])),
+            own=own_ratio(arm, calibration, prompt, runs[arm][0]),
+            is_equal=runs[arm][0].token_ids == runs[OFF][0].token_ids,
+            drift=calibration.drift,
+            spread=calibration.spread,
+        )
+        for arm, result in zip(ARMS, found, strict=True)
+    ]
 
 
 def save_raw(
     path: Path,
     workload: str,
+    prompt: PreparedPrompt,
     calibration: Calibration,
-    prompts: Sequence[PreparedPrompt],
-    runs: dict[tuple[str, str], list[RunRecord]],
+    runs: Mapping[Arm, Sequence[RunRecord]],
 ) -> None:
     """Every pass of every run, to look for the cause of an error."""
-    sizes = {p.key: len(p.token_ids) for p in prompts}
     rows = [
         {
-            "arm": arm,
-            "prompt": key,
-            "n_prompt": sizes[key],
+            "arm": arm.text(),
             "decode_s": record.counters.decode_s,
             "draft_s": record.counters.draft_s,
             "steps": [
                 [s.n_drafted, s.n_accepted, s.seconds, s.drafter] for s in record.steps or ()
             ],
         }
-        for (arm, key), records in runs.items()
+        for arm, records in runs.items()
         for record in records
     ]
-    document = {"workload": workload, "calibration": calibration.to_json(), "runs": rows}
+    document = {
+        "workload": workload,
+        "prompt": prompt.key,
+        "n_prompt": len(prompt.token_ids),
+        "calibration": calibration.to_json(),
+        "runs": rows,
+    }
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(document) + "\n")
 
@@ -244,26 +202,81 @@ def print_calibration(calibration: Calibration) -> None:
 
 
 def print_table(lines: Sequence[Line]) -> bool:
-    """Whether the errors are within the limits."""
-    print(f"{'workload':<11} {'arm':<66} {'predicted':>9} {'measured':>8} {'error':>7} {'own':>7}")
+    """Whether the errors are within the limits; one row an arm and workload."""
+    groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
-        print(
-            f"{line.workload:<11} {line.arm:<66} {line.predicted:>9.3f} {line.measured:>8.3f} "
-            f"{line.error:>+7.1%} {line.own_error:>+7.1%}"
-        )
-    errors = [abs(line.error) for line in lines]
-    median, p90 = statistics.median(errors), float(np.quantile(errors, 0.9))
-    own = [abs(line.own_error) for line in lines]
+        groups.setdefault((line.workload, line.arm), []).append(line)
     print(
-        f"{len(lines)} arms: median {median:.1%} (limit {MEDIAN_LIMIT:.0%}), 90th percentile "
-        f"{p90:.1%} (limit {P90_LIMIT:.0%}); on the passes really made "
-        f"{statistics.median(own):.1%} and {np.quantile(own, 0.9):.1%}"
+        f"{'workload':<11} {'arm':<60} {'n':>2} {'same':>4} {'predicted':>9} {'measured':>8} "
+        f"{'error':>7} {'own':>7}"
+    )
+    errors, own_errors = [], []
+    for (workload, arm), group in sorted(groups.items()):
+        predicted, measured, own = (
+            math.exp(statistics.fmean(math.log(value) for value in values))
+            for values in zip(*((g.predicted, g.measured, g.own) for g in group), strict=True)
+        )
+        errors.append(predicted / measured - 1)
+        own_errors.append(own / measured - 1)
+        print(
+            f"{workload:<11} {arm:<60} {len(group):>2} {sum(g.is_equal for g in group):>4} "
+            f"{predicted:>9.3f} {measured:>8.3f} {errors[-1]:>+7.1%} {own_errors[-1]:>+7.1%}"
+        )
+    (median, p90), (own_median, own_p90) = (
+        (statistics.median(sizes), float(np.quantile(sizes, 0.9)))
+        for sizes in ([abs(e) for e in found] for found in (errors, own_errors))
+    )
+    print(
+        f"{len(groups)} arms: median {median:.1%} (limit {MEDIAN_LIMIT:.0%}), 90th percentile "
+        f"{p90:.1%} (limit {P90_LIMIT:.0%}); on the passes really made {own_median:.1%} and "
+        f"{own_p90:.1%}"
     )
     return median <= MEDIAN_LIMIT and p90 <= P90_LIMIT
 
 
-def read_lines(path: Path) -> list[Line]:
+def read_lines(path: Path | None) -> list[Line]:
+    if path is None or not path.exists():
+        return []
     return [Line(**json.loads(row)) for row in path.read_text(encoding="utf-8").splitlines()]
+
+
+def run(options: argparse.Namespace) -> list[Line]:
+    """What the file holds, and what is measured now."""
+    lines = read_lines(options.results)
+    done = {(line.workload, line.prompt) for line in lines}
+    names = options.workload or sorted(p.stem for p in SHIPPED_WORKLOADS.glob("*.yaml"))
+    began = time.perf_counter()
+    with closing(LlamaCppEngine()) as engine:
+        engine.load(
+            ModelFile("target", str(options.model), "target"),
+            {DRAFT: ModelFile("draft", str(options.draft), DRAFT)},
+            GenerationSettings(n_threads=options.threads),
+        )
+        prompts = [
+            (name, engine.prepare(prompt, options.max_tokens))
+            for name in names
+            for prompt in _workload(name).prompts[: options.prompts]
+            if (name, prompt.key) not in done
+        ]
+        text = [token for _, prompt in prompts for token in prompt.token_ids]
+        calibration = engine.calibrate(text, CalibrationPlan(), lambda _share: None)
+        print_calibration(calibration)
+        print(f"after {time.perf_counter() - began:.0f} s", flush=True)
+        for name, prompt in prompts:
+            if time.perf_counter() - began > options.seconds:
+                break
+            made = run_prompt(engine, name, prompt, calibration, options)
+            lines += made
+            if options.results is not None:
+                with options.results.open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(asdict(line)) + "\n" for line in made)
+            print(f"{name} {prompt.key}, {time.perf_counter() - began:.0f} s", flush=True)
+    return lines
+
+
+def _workload(name: str) -> Workload:
+    path = SHIPPED_WORKLOADS / f"{name}.yaml"
+    return parse_workload(path.read_bytes(), path.name)
 
 
 def main() -> int:
@@ -272,9 +285,9 @@ def main() -> int:
     parser.add_argument("--draft", type=Path)
     parser.add_argument("--workload", action="append")
     parser.add_argument("--prompts", type=int, default=10)
-    parser.add_argument("--skip", type=int, default=0, help="leave out the first so many prompts")
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--threads", type=int, default=allowed_cpus())
     parser.add_argument("--results", type=Path)
     parser.add_argument("--raw", type=Path, help="file to add every pass of every run to")
@@ -286,21 +299,7 @@ def main() -> int:
         parser.error(f"there is no demo model. {DEMO_HINT}")
     if options.draft is None:
         parser.error("--draft is needed; make one: python -m specdash models requantise demo")
-    names = options.workload or sorted(p.stem for p in SHIPPED_WORKLOADS.glob("*.yaml"))
-    lines: list[Line] = []
-    with closing(LlamaCppEngine()) as engine:
-        engine.load(
-            ModelFile("target", str(options.model), "target"),
-            {DRAFT: ModelFile("draft", str(options.draft), DRAFT)},
-            GenerationSettings(n_threads=options.threads),
-        )
-        for name in names:
-            made = run_workload(engine, name, options.draft, options)
-            lines += made
-            if options.results is not None:
-                with options.results.open("a", encoding="utf-8") as file:
-                    file.writelines(json.dumps(asdict(line)) + "\n" for line in made)
-    return 0 if print_table(read_lines(options.results) if options.results else lines) else 1
+    return 0 if print_table(run(options)) else 1
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ STEADY_DRIFT = 0.05
 """A larger change between the first and the last look at one point makes it unsteady."""
 STEADY_SPREAD = 0.10
 """More scatter than this between repeats means that something else used the machine."""
-_MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean, normal values
+_QUARTILE_ERROR = 1.3626  # standard error of a quartile over that of a mean, normal values
 
 CALIBRATION_KEY_FIELDS = (
     "target_hash",
@@ -52,7 +52,7 @@ class CalibrationPlan:
     """What to measure: passes of every width at every depth, each ``repeats`` times."""
 
     widths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
-    depths: tuple[int, ...] = (64, 768)
+    depths: tuple[int, ...] = (64, 640)
     """Those that the context cannot hold are left out. Two, for cost grows evenly with depth."""
     repeats: int = 5
 
@@ -67,7 +67,7 @@ class CalibrationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Measured seconds of passes, each the median over repeats, with all logits read."""
+    """Measured seconds of passes, each the lower quartile of its repeats, with all logits read."""
 
     verify_s: PassTimes
     """Of the target."""
@@ -97,7 +97,7 @@ class Calibration:
     @property
     def relative_error(self) -> float:
         """Standard error of a ratio of two points: their scatter, and half of the drift."""
-        scatter = math.sqrt(2 / self.n_repeats) * _MEDIAN_ERROR * self.spread
+        scatter = math.sqrt(2 / self.n_repeats) * _QUARTILE_ERROR * self.spread
         return math.hypot(scatter, self.drift / 2)
 
     @property

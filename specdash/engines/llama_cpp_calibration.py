@@ -7,7 +7,7 @@ becomes slower on the way makes all of them slower alike.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median, quantiles
 from time import perf_counter
 from typing import NamedTuple
 
@@ -22,7 +22,9 @@ _WIDE = 16
 _DRAFT_WIDTHS = frozenset({1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64})
 """Passes in which a draft takes in what was checked; those between are interpolated."""
 
-_LONG_S = 60.0
+_DRIFT_LOOKS = 3
+"""Times the repeats: the last look at the first point is a short one, and alone."""
+_LONG_S = 40.0
 """A series that took longer is not repeated: the machine is too busy for a better one."""
 
 _TARGET = ""
@@ -50,7 +52,7 @@ class _Look:
         found: dict[int, dict[int, float]] = {}
         for point, seconds in self.seconds.items():
             if point.model == model:
-                found.setdefault(point.depth, {})[point.width] = median(seconds)
+                found.setdefault(point.depth, {})[point.width] = _typical(seconds)
         return found
 
     @property
@@ -144,8 +146,9 @@ class _Series:
         target, depth = self.contexts[_TARGET], self.depths[0]
         _drop(target, depth)
         tokens = self.prefix[depth : depth + 1]
-        again = [_pass_s(target, tokens, depth, all_rows=True) for _ in range(self.repeats + 1)]
-        return median(again[1:]) / median(look.seconds[_Point(_TARGET, depth, 1)]) - 1
+        n_passes = _DRIFT_LOOKS * self.repeats
+        again = [_pass_s(target, tokens, depth, all_rows=True) for _ in range(n_passes + 1)]
+        return _typical(again[1:]) / _typical(look.seconds[_Point(_TARGET, depth, 1)]) - 1
 
 
 def _turn(widths: Sequence[int], repeat: int) -> Iterator[int]:
@@ -182,6 +185,13 @@ def _drop(context: LlamaContext, position: int) -> None:
             f"'{context.model.name}' cannot drop tokens from its memory.",
             "Recurrent and hybrid models cannot be calibrated.",
         )
+
+
+def _typical(seconds: Sequence[float]) -> float:
+    """The lower quartile: what else the machine does can only make a pass slower."""
+    if len(seconds) < 3:
+        return min(seconds)
+    return quantiles(seconds, n=4, method="inclusive")[0]
 
 
 def _relative_deviation(values: Sequence[float]) -> float:

@@ -80,8 +80,8 @@ def words(view: CalibrationView) -> str:
         else ""
     )
     return (
-        f"Measured {fmt.ago(view.created_at)} on {fmt.plain(view.machine)}, each point the median "
-        f"of {fmt.plural(known.n_repeats, 'repeat')}, which scatter by "
+        f"Measured {fmt.ago(view.created_at)} on {fmt.plain(view.machine)}, each point the lower "
+        f"quartile of {fmt.plural(known.n_repeats, 'repeat')}, which scatter by "
         f"{fmt.percent(known.spread, 1)} · {steady}{overhead}. All logits are read, as a "
         "verification does."
     )
