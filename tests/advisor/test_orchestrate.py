@@ -19,9 +19,10 @@ from specdash.store.advices import cancel_advice, resume_advice, update_advice
 from specdash.store.session import read_session
 from specdash.store.tables import ACTIVE_JOB_STATES
 from specdash.worker.locks import try_advisor_lock
-from tests.advisor.conftest import PAYS, Desk, decision_of
+from tests.advisor.conftest import PAYS, Desk, decision_of, mend
 
-SLOW = {**PAYS, "run_s": 0.15}
+# The baseline has 4 runs, warm-up included; the search has more.
+HANGS = {**PAYS, "failure": {"kind": "hang", "at_run": 6}}
 LOSES = {
     "noise": 0.005,
     "methods": {
@@ -34,7 +35,7 @@ LOSES = {
 }  # fmt: skip
 
 
-def _until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+def _until(condition: Callable[[], bool], limit_s: float = 120.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"
@@ -128,14 +129,14 @@ def test_a_step_that_does_not_end_in_time_is_stopped_and_the_rest_counts(
 
 
 def test_a_cancelled_advice_stops_its_job_and_goes_on_when_resumed(desk: Desk) -> None:
-    advice_id = desk.ask(SLOW)
+    advice_id = desk.ask(HANGS)
     thread = threading.Thread(target=desk.follow, args=(advice_id,))
     thread.start()
-    _until(lambda: (job := desk.view(advice_id).job) is not None and job.done > 0)
+    _until(lambda: _searches(desk, advice_id))
     assert cancel_advice(desk.engine, advice_id) == "running"
     # The one who follows is the worker of the job, and busy with it; the tick of another cancels.
     _until(lambda: _tick(desk) or not desk.view(advice_id).is_active)
-    thread.join(timeout=60)
+    thread.join(timeout=120)
     advice = desk.view(advice_id)
     assert (advice.state, advice.error_text) == (
         "cancelled",
@@ -143,10 +144,12 @@ def test_a_cancelled_advice_stops_its_job_and_goes_on_when_resumed(desk: Desk) -
     )
     assert advice.job is not None
     assert advice.job.state == "cancelled"
+    mend(desk, advice.target)
     resume_advice(desk.engine, advice_id)
     advice = desk.follow(advice_id)
     assert (advice.state, advice.job is not None and advice.job.attempt) == ("succeeded", 1)
-    assert desk.experiment(advice.baseline_experiment_id).job.attempt == 2
+    assert desk.experiment(advice.baseline_experiment_id).job.attempt == 1
+    assert desk.experiment(advice.search_experiment_id).job.attempt == 2
 
 
 def _tick(desk: Desk) -> bool:
@@ -163,7 +166,6 @@ def test_one_that_has_not_begun_is_cancelled_at_once(desk: Desk) -> None:
 
 
 def test_a_failed_step_fails_the_advice_with_the_words_of_the_job(desk: Desk) -> None:
-    # The baseline has 4 runs, warm-up included; the search has more.
     script = {**PAYS, "failure": {"kind": "kill", "at_run": 6}}
     advice = desk.follow(desk.ask(script))
     assert advice.state == "failed"
@@ -180,14 +182,16 @@ def test_a_failed_step_fails_the_advice_with_the_words_of_the_job(desk: Desk) ->
 
 
 def test_a_worker_moves_it_on_and_after_its_death_another_resumes(desk: Desk) -> None:
-    advice_id = desk.ask(SLOW)
+    advice_id = desk.ask(HANGS)
     first = _start_worker()
     try:
         _until(lambda: _searches(desk, advice_id))
     finally:
         first.kill()
         first.wait()
-    assert desk.view(advice_id).state == "running"
+    left = desk.view(advice_id)
+    assert left.state == "running"
+    mend(desk, left.target)
     second = _start_worker()
     try:
         _until(lambda: desk.view(advice_id).state == "interrupted")
@@ -195,16 +199,16 @@ def test_a_worker_moves_it_on_and_after_its_death_another_resumes(desk: Desk) ->
         assert words is not None
         assert words.startswith("The search was interrupted: The worker that ran this job stopped")
         resume_advice(desk.engine, advice_id)
-        _until(lambda: not desk.view(advice_id).is_active, 120)
+        _until(lambda: not desk.view(advice_id).is_active)
     finally:
         second.terminate()
-        second.wait(timeout=20)
+        second.wait(timeout=120)
     advice = desk.view(advice_id)
     assert (advice.state, decision_of(advice).kind) == ("succeeded", "use")
 
 
 def test_asking_again_after_a_killed_worker_goes_on_at_once(desk: Desk) -> None:
-    advice_id = desk.ask(SLOW)
+    advice_id = desk.ask(HANGS)
     worker = _start_worker()
     try:
         _until(lambda: _searches(desk, advice_id))
@@ -213,6 +217,7 @@ def test_asking_again_after_a_killed_worker_goes_on_at_once(desk: Desk) -> None:
         worker.wait()
     left = desk.view(advice_id)
     assert left.state == "running"
+    mend(desk, left.target)
     again = desk.ask(target=left.target, workload=left.workload)
     assert (again, desk.view(again).state) == (advice_id, "queued")
     advice = desk.follow(again)
