@@ -151,6 +151,24 @@ def header_facts(model: ModelView) -> HeaderFacts | None:
     return HeaderFacts.model_validate(model.facts) if "kind" in model.facts else None
 
 
+def is_larger(quantisation: str, source: str | None) -> bool:
+    """Whether a type takes more bits a weight than the model has now; unknown ones do not."""
+    wanted, present = _bits_per_weight(quantisation), _bits_per_weight(source or "")
+    return wanted is not None and present is not None and wanted > present
+
+
+def _bits_per_weight(quantisation: str) -> float | None:
+    """Of the type most weights have: ``Q4_K_M`` is ``Q4_K`` for the most part."""
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    name = re.sub(r"_(S|M|L|XL)$", "", quantisation.upper())
+    found = GGMLQuantizationType.__members__.get(name)
+    if found is None:
+        return None
+    weights, n_bytes = GGML_QUANT_SIZES[found]
+    return n_bytes * 8 / weights
+
+
 def requantise(
     engine: Engine,
     settings: Settings,

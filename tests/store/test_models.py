@@ -218,6 +218,27 @@ def test_the_demo_is_registered_by_its_short_name(
 
 
 @pytest.mark.real_model
+@pytest.mark.parametrize(
+    ("wanted", "present", "expected"),
+    [
+        ("Q8_0", "Q4_1", True),
+        ("q5_k_m", "Q4_1", True),
+        ("Q4_0", "Q4_1", False),
+        ("Q4_1", "Q4_1", False),
+        ("Q8_0", "F16", False),
+        ("Q8_0", "BF16", False),
+        ("Q6_K", "Q4_K_M", True),
+        ("Q3_K_M", "Q4_K_S", False),
+        ("Q8_0", None, False),
+        ("Q8_0", "of tomorrow", False),
+    ],
+)
+def test_a_type_of_more_bits_than_the_model_has_is_larger(
+    wanted: str, present: str | None, *, expected: bool
+) -> None:
+    assert models.is_larger(wanted, present) is expected
+
+
 def test_a_smaller_quantisation_is_labelled_as_made_here(
     engine: Engine, settings: Settings
 ) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy.exc import DatabaseError
 
 from specdash.errors import SpecdashError
 from specdash.gguf.scan import ScanProblem
-from specdash.store.models import ScanProgress, ScanResult, requantise, scan, scan_places
+from specdash.store.models import ScanProgress, ScanResult, is_larger, requantise, scan, scan_places
 from specdash.store.views import HistoryFilter, ModelView
 from specdash.ui import background, components, data, matrix, memory, pair_rows, rows, tables
 from specdash.ui import format as fmt
@@ -231,7 +231,14 @@ def _requantise_form(models: Sequence[ModelView]) -> None:
             source = st.selectbox("Model", list(usable), key="m_source")
             kind = st.selectbox("Quantisation", _QUANTISATIONS, index=5, key="m_kind")
             clicked = st.form_submit_button("Make it", icon=":material/compress:")
-        if clicked:
+        present = usable[source].quantisation
+        if clicked and is_larger(kind, present):
+            st.warning(
+                f"{kind} takes more memory than the {fmt.plain(str(present))} of this model and "
+                "adds nothing to it. Choose a smaller one.",
+                icon=":material/expand:",
+            )
+        elif clicked:
             engine, settings = data.engine(), data.settings()
             _start(
                 _QUANTISE,
