@@ -71,8 +71,9 @@ def effect_words(rows: Sequence[HistoryRow], n_prompts: int) -> str:
         f"From a spread of {fmt.percent(sd, 1)} between prompts, the median of "
         f"{fmt.plural(len(spreads), 'result')} of this target on this machine."
         if spreads
-        else f"Assumed: a spread of {fmt.percent(sd)} between prompts, for this machine has no "
-        "result of this target yet."
+        else f"Assumed: a spread of {fmt.percent(sd)} between prompts, for no finished benchmark "
+        "compares two prompts of this target on this machine yet; runs without drafting alone tell "
+        "no spread."
     )
     effect = minimum_detectable_effect(sd, n_prompts) if n_prompts >= MIN_PROMPTS else None
     if effect is None:

@@ -240,7 +240,10 @@ def _time_checks(case: _Case) -> Iterator[Check]:
     tokens = min(request.max_tokens, math.ceil(pace.tokens_per_run))
     seconds = n_runs * (pace.prefill_s + tokens / pace.decode_tok_s)
     words = humanize.naturaldelta(seconds)
-    text = f"{n_runs} runs, about {words} at this target's {pace.decode_tok_s:.3g} tokens/s."
+    text = (
+        f"{n_runs} runs, about {words} at {pace.decode_tok_s:.3g} tokens/s, as in the newest runs "
+        "of this target without drafting here, finished benchmark or not."
+    )
     limit = request.time_limit_s
     if limit is not None and seconds > limit:
         text += f" That is above the time limit of {humanize.naturaldelta(limit)}."
