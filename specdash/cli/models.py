@@ -46,6 +46,7 @@ def register(app: typer.Typer) -> None:
             _print_models(found)
         else:
             say("No models yet. Register some: python -m specdash models scan DIR")
+            say("The demo model needs no scan: name it 'demo', as in run --target demo.")
 
     @models.command()
     def requantise(
@@ -54,12 +55,19 @@ def register(app: typer.Typer) -> None:
         json: JsonOption = False,
     ) -> None:
         """Make a smaller quantisation of a model, for use as a draft."""
+        from specdash.store.models import is_larger, resolve_model
         from specdash.store.models import requantise as make
+        from specdash.store.session import read_session
         from specdash.worker.machine import allowed_cpus
 
         settings = load_settings()
         threads = settings.threads or allowed_cpus()
-        made = make(open_store(settings), settings, model, type_, n_threads=threads)
+        store = open_store(settings)
+        with read_session(store) as session:
+            present = resolve_model(session, model).quantisation
+        if is_larger(type_, present):
+            say(f"Note: {type_.upper()} takes more memory than {present}, which {model} has now.")
+        made = make(store, settings, model, type_, n_threads=threads)
         if json:
             print_json(made)
         else:

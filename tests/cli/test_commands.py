@@ -31,6 +31,13 @@ def test_a_wrong_arm_is_wrong_use(
     assert answer.out == ""
 
 
+def test_a_list_without_models_names_the_one_that_needs_no_scan(specdash: Command) -> None:
+    answer = specdash("models", "list")
+    assert answer.status == 0
+    assert "No models yet." in answer.err
+    assert "run --target demo" in answer.err
+
+
 def test_a_missing_option_is_wrong_use(specdash: Command) -> None:
     answer = specdash("run", "--workload", "chat")
     assert answer.status == 2
