@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from specdash.settings import PROJECT_ROOT
 
 sys.path.insert(0, str(Path(__file__).parent))
-from serving import Server, free_port, wait_until_healthy, workers
+from serving import WAIT_MS, Server, free_port, wait_until_healthy, workers
+
+expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +49,6 @@ def server(database_url: str, data_dir: Path, tmp_path: Path) -> Iterator[Server
         yield Server(f"http://127.0.0.1:{port}", data_dir)
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
         for left in workers(data_dir, children=True):
             left.kill()

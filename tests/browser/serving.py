@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 _READY = (
     "[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]"
 )
-_START_S = 60
+_START_S = 180
 WAIT_MS = 60_000
 """Generous: the machine may be busy measuring."""
 

@@ -53,12 +53,16 @@ def lab(engine: Engine, settings: Settings, tmp_path: Path) -> Lab:
     return Lab(engine, settings, folder, seed_workload(engine, n_prompts=3))
 
 
+WAIT_S = 120.0
+"""The most that anything here may take; reached only where it never comes, however slow all is."""
+
+
 @pytest.fixture
 def wait_until() -> Callable[..., None]:
     """Poll a condition for a bounded time."""
     import time
 
-    def wait(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    def wait(condition: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, "the condition never came true"

@@ -27,7 +27,7 @@ from specdash.worker.launch import ensure_worker
 from specdash.worker.locks import try_machine_lock, try_worker_lock, worker_lives
 from specdash.worker.queue import WAITING_FOR_MACHINE
 from specdash.worker.scheduler import Worker, follow_job, make_scheduler
-from tests.worker.conftest import Lab
+from tests.worker.conftest import WAIT_S, Lab
 
 Wait = Callable[..., None]
 Start = Callable[[], subprocess.Popen[str]]
@@ -53,7 +53,7 @@ def start_worker() -> Iterator[Start]:
     for child in started:
         if child.poll() is None:
             child.terminate()
-        child.communicate(timeout=20)
+        child.communicate(timeout=WAIT_S)
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def forget_started() -> Iterator[None]:
     yield
     for child in launch._started:
         child.terminate()
-        child.wait(timeout=20)
+        child.wait(timeout=WAIT_S)
     launch._started.clear()
 
 
@@ -122,7 +122,7 @@ def test_a_worker_asked_to_end_interrupts_its_job_and_says_goodbye(
     worker = start_worker()
     wait_until(lambda: lab.job(queued).done >= 1)
     worker.terminate()
-    assert worker.wait(timeout=20) == 0
+    assert worker.wait(timeout=WAIT_S) == 0
     assert lab.job(queued).state == "interrupted"
     with read_session(lab.engine) as session:
         assert session.exec(select(WorkerRow)).one().stopped_at is not None
@@ -135,7 +135,7 @@ def test_a_second_worker_ends_at_once_and_well(
     start_worker()
     wait_until(lambda: worker_lives(lab.settings))
     second = start_worker()
-    _, words = second.communicate(timeout=20)
+    _, words = second.communicate(timeout=WAIT_S)
     assert second.returncode == 0
     assert "A worker already serves this database on this machine; this one ends." in words
 
@@ -156,7 +156,7 @@ def test_a_worker_refuses_a_schema_it_does_not_know(
         else:
             connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
     worker = start_worker()
-    _, said = worker.communicate(timeout=20)
+    _, said = worker.communicate(timeout=WAIT_S)
     assert worker.returncode == 1
     assert said.startswith("specdash worker: ")
     assert words in said
@@ -170,7 +170,7 @@ def test_a_worker_ends_when_the_schema_moved_on_but_finishes_its_job(
     wait_until(lambda: lab.job(running).done >= 1)
     with lab.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    _, said = worker.communicate(timeout=60)
+    _, said = worker.communicate(timeout=WAIT_S)
     assert worker.returncode == 0
     assert "The database is newer than this version of specdash" in said
     assert "This worker ends; start a new one." in said
@@ -199,7 +199,7 @@ def test_two_dashboards_at_once_start_one_worker(lab: Lab, wait_until: Wait) -> 
         )
         for _ in range(2)
     ]
-    pids = [int(d.communicate(timeout=30)[0]) for d in dashboards]
+    pids = [int(d.communicate(timeout=WAIT_S)[0]) for d in dashboards]
     queued = lab.queue()
     wait_until(lambda: lab.job(queued).state == "succeeded")
     # The one that found the lock taken ends after it has waited for the lock for a moment.
@@ -314,20 +314,16 @@ def test_ticks_that_come_late_run_once_and_are_not_missed(lab: Lab, wait_until: 
     scheduler.remove_all_jobs()
     missed: list[object] = []
     ran: list[str] = []
-    five_seconds_ago = datetime.fromtimestamp(time.time() - 5, UTC)
+    long_ago = datetime.fromtimestamp(time.time() - 400, UTC)
     scheduler.add_listener(missed.append, EVENT_JOB_MISSED)
-    scheduler.add_job(ran.append, "date", args=["once"], run_date=five_seconds_ago)
-    scheduler.add_job(
-        ran.append, "interval", args=["ticks"], hours=1, next_run_time=five_seconds_ago
-    )
-    scheduler.add_job(
-        ran.append, "interval", args=["fast"], seconds=2, next_run_time=five_seconds_ago
-    )
+    scheduler.add_job(ran.append, "date", args=["once"], run_date=long_ago)
+    scheduler.add_job(ran.append, "interval", args=["ticks"], hours=1, next_run_time=long_ago)
+    scheduler.add_job(ran.append, "interval", args=["fast"], seconds=150, next_run_time=long_ago)
     thread = threading.Thread(target=scheduler.start)
     thread.start()
     wait_until(lambda: len(ran) >= 3 and len(scheduler.get_jobs()) == 2)
     scheduler.shutdown()
-    thread.join(timeout=10)
+    thread.join(timeout=WAIT_S)
     assert sorted(ran) == ["fast", "once", "ticks"]
     assert missed == []
 
