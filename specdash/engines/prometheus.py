@@ -79,7 +79,7 @@ class Growth:
 
 
 def _whole(name: str, value: float) -> float:
-    if not 0 <= value <= _LARGEST:  # false for NaN
+    if not abs(value) <= _LARGEST:  # false for NaN; below 0 it fell, which is said there
         raise EngineError(
             f"The counter {name} stands at {value:g}, which is no count.",
             "Something else than the server may answer /metrics.",

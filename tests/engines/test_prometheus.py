@@ -61,7 +61,7 @@ def test_the_histogram_follows_from_the_positions() -> None:
     assert histogram_from_positions((), 0) == (0,)
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-5", "1e300"])
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "1e300"])
 def test_a_counter_that_is_no_count_is_an_error_in_words(value: str) -> None:
     growth = Growth(parse_metrics("", "vLLM"), parse_metrics(f"{DRAFTS} {value}\n", "vLLM"), "vLLM")
     with pytest.raises(EngineError, match=f"The counter {DRAFTS} stands at .*, which is no count"):
