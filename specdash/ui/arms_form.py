@@ -26,9 +26,11 @@ def arms(choice: EngineChoice) -> list[Arm]:
 
 def show_arms(choice: EngineChoice, target: ModelView, models: Sequence[ModelView]) -> None:
     """List, builder and text field."""
-    for position, arm in enumerate(with_baseline(arms(choice))):
-        _row(choice, position, arm)
-    build, write = st.tabs(["Build an arm", "Write an arm"])
+    # One place however many arms there are: tabs that move open at the first one again.
+    with st.container(key="new_arm_list"):
+        for position, arm in enumerate(with_baseline(arms(choice))):
+            _row(choice, position, arm)
+    build, write = st.tabs(["Build an arm", "Write an arm"], key="new_arm_tabs")
     with build:
         _builder(choice, target, models)
     with write:

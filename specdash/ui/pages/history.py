@@ -56,7 +56,7 @@ def _filters(facets: Mapping[str, Mapping[str, int]]) -> HistoryFilter:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    shown = [f"{fmt.plain(value)} {n}" for value, n in list(counts.items())[:_COUNTS_SHOWN]]
+    shown = [f"{fmt.plain(value)} ({n})" for value, n in list(counts.items())[:_COUNTS_SHOWN]]
     more = len(counts) - len(shown)
     return " · ".join(shown) + (f" · {more} more" if more > 0 else "")
 
