@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import streamlit as st
@@ -156,6 +157,16 @@ def test_a_failed_job_can_be_tried_again(seeded: Engine) -> None:
     assert "Nothing is running" in everything(app)
 
 
+def test_cancelled_jobs_are_folded_away_and_failed_ones_are_not(seeded: Engine) -> None:
+    cancelled = seeding.queue_scripted(seeded, 1, 1).job_id
+    app = open_page(nav.QUEUE)
+    app.button(key=f"cancel_{cancelled}").click().run()
+    assert not app.exception
+    [folded] = [e for e in app.expander if e.label == "Cancelled (1)"]
+    assert [b.key for b in folded.button] == [f"retry_{cancelled}"]
+    assert app.button(key="retry_2").label == "Retry"
+
+
 def test_a_queue_without_a_worker_says_how_to_start_one(engine: Engine, tmp_path: Path) -> None:
     workload = seeding.seed_workload(engine)
     target = seeding.seed_model(engine, seeding.scripted_file(tmp_path), "scripted")
@@ -266,6 +277,29 @@ def test_measuring_again_asks_for_the_form_that_is_shown(seeded: Engine) -> None
     assert app.title[0].value == "Experiment 4"
     with read_session(seeded) as session:
         assert experiment_report(session, 4).experiment.protocol["max_tokens"] == 99
+
+
+@pytest.mark.usefixtures("no_checks")
+def test_the_tabs_keep_their_place_when_an_arm_is_added(seeded: Engine) -> None:
+    """A browser opens tabs that moved at the first one again."""
+
+    def place(block: Any) -> tuple[int, ...] | None:
+        """Indices from the block down to the tab."""
+        for index, child in getattr(block, "children", {}).items():
+            if child.type == "tab" and child.label == "Write an arm":
+                return (index,)
+            below = place(child)
+            if below is not None:
+                return (index, *below)
+        return None
+
+    app = open_page(nav.NEW)
+    before = place(app.main)
+    assert before is not None
+    app.text_input(key="new_arm_text").set_value("ngram-simple:size_n=3,size_m=8")
+    app.button(key="new_add_text").click().run()
+    assert "ngram-simple:size_n=3,size_m=8" in everything(app)
+    assert place(app.main) == before
 
 
 def test_a_check_that_fails_stands_beside_the_form_and_forbids_queueing(seeded: Engine) -> None:

@@ -75,8 +75,13 @@ def _finished(jobs: Sequence[JobView]) -> None:
     stopped = [j for j in jobs if j.state != "succeeded"]
     if stopped:
         st.subheader("Stopped before the end")
-        for job in stopped[:_SHOWN_STOPPED]:
+        by_choice = [j for j in stopped if j.state == "cancelled"]
+        for job in [j for j in stopped if j.state != "cancelled"][:_SHOWN_STOPPED]:
             _unfinished_job(job)
+        if by_choice:
+            with st.expander(f"Cancelled ({len(by_choice)})", icon=":material/block:"):
+                for job in by_choice[:_SHOWN_STOPPED]:
+                    _unfinished_job(job)
     done = [j for j in jobs if j.state == "succeeded"]
     if done:
         st.subheader("Done")
