@@ -129,13 +129,17 @@ def _upgrade_locked(engine: Engine, path: Path | None, keep_copies: int) -> Upgr
         check_schema(engine)
     copy = None
     if path is not None and before is not None:
-        copy = _copy_database(path, before, keep_copies)
+        copy = _copy_database(path, before)
     try:
         _run_migrations(engine)
-    except sa.exc.DBAPIError as error:
-        if _IS_THERE_OR_MISSING.search(str(error.orig)) is None:
-            raise
-        raise _half_applied(before, known[-1], error, path) from error
+    except Exception as error:
+        if copy is not None and current_revision(engine) == before:
+            copy.unlink()  # nothing has changed, and it would push out better ones
+        if isinstance(error, sa.exc.DBAPIError) and _IS_THERE_OR_MISSING.search(str(error.orig)):
+            raise _half_applied(before, known[-1], error, path) from error
+        raise
+    if path is not None and copy is not None:
+        _prune_copies(path, keep_copies)
     return Upgrade(before, known[-1], copy)
 
 
@@ -164,7 +168,7 @@ def _run_migrations(engine: Engine) -> None:
         command.upgrade(config, "head")
 
 
-def _copy_database(path: Path, revision: str, keep: int) -> Path:
+def _copy_database(path: Path, revision: str) -> Path:
     """A consistent copy beside the file, through SQLite's backup API (it includes the WAL)."""
     folder = path.parent / "copies"
     folder.mkdir(exist_ok=True)
@@ -179,10 +183,13 @@ def _copy_database(path: Path, revision: str, keep: int) -> Path:
         copy.close()
         source.close()
     partial.replace(target)
-    copies = sorted(folder.glob(f"{path.stem}-*-schema-*{path.suffix}"))
+    return target
+
+
+def _prune_copies(path: Path, keep: int) -> None:
+    copies = sorted((path.parent / "copies").glob(f"{path.stem}-*-schema-*{path.suffix}"))
     for old in copies[:-keep]:
         old.unlink()
-    return target
 
 
 @contextmanager

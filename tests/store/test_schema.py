@@ -310,6 +310,7 @@ def test_a_half_applied_schema_is_named_as_such_and_not_taken_for_a_held_file(
     assert "already exists" in said
     assert f"put a copy from before in {settings.resolved_data_dir / 'copies'} in its place" in said
     assert current_revision(engine) == "0001"
+    assert list((settings.resolved_data_dir / "copies").iterdir()) == []
 
 
 def test_another_failure_of_the_database_is_not_called_half_applied(
