@@ -203,6 +203,9 @@ def print_calibration(calibration: Calibration) -> None:
 
 def print_table(lines: Sequence[Line]) -> bool:
     """Whether the errors are within the limits; one row an arm and workload."""
+    if not lines:
+        print("Nothing was measured in the time that was given.")
+        return False
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         groups.setdefault((line.workload, line.arm), []).append(line)
