@@ -22,6 +22,8 @@ _WIDE = 16
 _DRAFT_WIDTHS = frozenset({1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64})
 """Passes in which a draft takes in what was checked; those between are interpolated."""
 
+_DRAFTED = 3
+"""Draft tokens of one step, by default."""
 _DRIFT_LOOKS = 3
 """Times the repeats: the last look at the first point is a short one, and alone."""
 _LONG_S = 40.0
@@ -136,10 +138,18 @@ class _Series:
     def _round(self, depth: int, repeat: int, look: _Look) -> None:
         for width in _turn(self.widths, repeat):
             for model, context in self.contexts.items():
-                if model == _TARGET or width in _DRAFT_WIDTHS:
+                if model == _TARGET:
                     tokens = self.prefix[depth : depth + width]
-                    seconds = _pass_s(context, tokens, depth, all_rows=model == _TARGET)
-                    look.add(_Point(model, depth, width), seconds)
+                    seconds = _pass_s(context, tokens, depth, all_rows=True)
+                elif width == 1:
+                    tokens = self.prefix[depth : depth + _DRAFTED]
+                    seconds = _draft_s(context, tokens, depth) / len(tokens)
+                elif width in _DRAFT_WIDTHS:
+                    tokens = self.prefix[depth : depth + width]
+                    seconds = _pass_s(context, tokens, depth, all_rows=False)
+                else:
+                    continue
+                look.add(_Point(model, depth, width), seconds)
 
     def _drift(self, look: _Look) -> float:
         """The first point once more, at the end."""
@@ -165,7 +175,15 @@ def _pass_s(context: LlamaContext, tokens: Sequence[int], depth: int, *, all_row
     if all_rows:
         for row in range(len(tokens)):
             choose(context, row, None)
-    elif len(tokens) == 1:
+    _drop(context, depth)
+    return perf_counter() - began
+
+
+def _draft_s(context: LlamaContext, tokens: Sequence[int], depth: int) -> float:
+    """Tokens one by one, as ``draft-simple`` drafts: a small model then finds itself in cache."""
+    began = perf_counter()
+    for position, token in enumerate(tokens, start=depth):
+        _decode(context, (token,), position)
         choose(context, 0, None)
     _drop(context, depth)
     return perf_counter() - began
