@@ -18,6 +18,7 @@ KEYS = {
     "draft-dflash": {"model": None, "n_max": 3, "n_min": 0, "p_min": 0.0},
     "draft-dspark": {"model": None, "n_max": 3, "n_min": 0, "p_min": 0.0},
     "draft-mtp": {"model": None, "n_max": 3, "n_min": 0, "p_min": 0.0},
+    "server": {"label": None},
 }
 
 
