@@ -22,7 +22,7 @@ from specdash.store.advices import ask, get_advice, list_advices, update_advice
 from specdash.store.calibrations import CalibrationView, save_calibration
 from specdash.store.queries import experiment_report
 from specdash.store.session import read_session, write_session
-from specdash.store.tables import Experiment
+from specdash.store.tables import Experiment, Job
 from specdash.ui import gate, nav
 from specdash.ui.calibration_part import key_facts, matching
 
@@ -157,6 +157,11 @@ def test_a_running_advice_shows_its_steps_and_can_be_cancelled(seeded: Engine) -
         baseline_experiment_id=1,
         search_experiment_id=waiting.experiment_id,
     )
+    text = everything(open_page(id=str(made)))
+    assert "**Search** · running" not in text
+    assert "number 1 in the queue" in text
+    with write_session(seeded) as session:
+        session.get_one(Job, waiting.job_id).state = "running"
     app = open_page(id=str(made))
     text = everything(app)
     assert "**Search** · running" in text
