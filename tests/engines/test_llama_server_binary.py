@@ -148,9 +148,7 @@ def test_a_binary_that_hangs_is_stopped_with_what_it_started(
     )
     assert str(error.value.hint).startswith(f"Run it by hand: {program} --version.")
     left = int(pid_file.read_text())
-    deadline = (
-        time.monotonic() + 30
-    )  # it has its signal and ends when the system comes to it
+    deadline = time.monotonic() + 30  # it has its signal and ends when the system comes to it
     while _runs(left) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _runs(left)
