@@ -21,7 +21,7 @@ ARM = "ngram-simple:size_n=3,size_m=8"
 def measure(specdash: Command, *words: str, engine: str = "llama-server") -> Answer:
     return specdash(
         "run", "--target", "demo", "--workload", "extract", "--engine", engine, "--rounds", "1",
-        "--flash-attn", "off", "--n-ctx", "1024", "--json", *words,
+        "--flash-attn", "off", "--n-ctx", "1024", "--threads", "1", "--json", *words,
     )  # fmt: skip
 
 

@@ -60,16 +60,28 @@ def load(
         engine.close()
 
 
-@pytest.fixture
-def embedded(demo_path: Path, q4_0_draft: Path) -> Iterator[LlamaCppEngine]:
-    engine = LlamaCppEngine()
-    engine.load(
+@pytest.fixture(scope="module")
+def both(
+    demo_path: Path, q4_0_draft: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LlamaServerEngine, LlamaCppEngine]]:
+    """A real server and the embedded engine, with the same files and settings."""
+    loaded = (
         ModelFile("demo", str(demo_path), "t"),
         {"D": ModelFile("draft", str(q4_0_draft), "d")},
         SETTINGS,
     )
-    yield engine
-    engine.close()
+    with pytest.MonkeyPatch.context() as patch:
+        need_llama_server(patch)
+        patch.setenv("SPECDASH_DATA_DIR", str(tmp_path_factory.mktemp("both")))
+        engine = LlamaServerEngine()
+    embedded = LlamaCppEngine()
+    try:
+        engine.load(*loaded)
+        embedded.load(*loaded)
+        yield engine, embedded
+    finally:
+        engine.close()
+        embedded.close()
 
 
 def counts(counters: Any) -> dict[str, Any]:
@@ -96,42 +108,42 @@ def test_facts_name_the_build_and_the_file(
     assert (target["n_params"], target["n_ctx_train"]) == (134515008, 8192)
 
 
-def test_prompts_have_the_ids_of_the_embedded_engine(
-    load: Callable[..., LlamaServerEngine], embedded: LlamaCppEngine
-) -> None:
-    engine = load()
-    asked = [
+@pytest.mark.parametrize(
+    "prompt",
+    [
         Prompt("chat", "c", (Message("user", "Say *hello* to Zoë."),)),
         Prompt("system", "c", (Message("system", "Be brief."), Message("user", "Why?"))),
         Prompt("text", "c", (), "def f(x):\n\treturn <|im_end|> x"),
-    ]
-    for prompt in asked:
-        ours, theirs = engine.prepare(prompt, 16), embedded.prepare(prompt, 16)
-        assert ours.token_ids == theirs.token_ids
-        assert (ours.max_tokens, ours.flags) == (theirs.max_tokens, theirs.flags)
-
-
-def test_every_arm_has_the_ids_and_counters_of_the_embedded_engine(
-    load: Callable[..., LlamaServerEngine], embedded: LlamaCppEngine, q4_0_draft: Path
+    ],
+    ids=lambda p: p.key,
+)
+def test_prompts_have_the_ids_of_the_embedded_engine(
+    both: tuple[LlamaServerEngine, LlamaCppEngine], prompt: Prompt
 ) -> None:
-    engine = load(D=q4_0_draft)
-    differences = []
-    for text in ("off", *NGRAMS, "draft-simple:model=D", "ngram-simple+draft-simple:model=D"):
-        arm = parse_arm(text)
-        readiness = engine.check_arm(arm)
-        assert readiness.ready, readiness.reason
-        assert embedded.check_arm(arm).ready
-        for prompt in (REPEATS, COPIES):
-            ours, theirs = engine.run(arm, prompt), embedded.run(arm, prompt)
-            assert ours.proof is (None if arm.is_off else True)
-            assert violations(ours.counters) == ()
-            assert ours.text == theirs.text
-            assert ours.token_texts == theirs.token_texts
-            assert ours.stop_reason == theirs.stop_reason
-            assert ours.token_ids == theirs.token_ids
-            if counts(ours.counters) != counts(theirs.counters):
-                differences.append((text, prompt.key, ours.counters, theirs.counters))
-    assert differences == []
+    ours, theirs = (engine.prepare(prompt, 16) for engine in both)
+    assert ours.token_ids == theirs.token_ids
+    assert (ours.max_tokens, ours.flags) == (theirs.max_tokens, theirs.flags)
+
+
+@pytest.mark.parametrize(
+    "text", ["off", *NGRAMS, "draft-simple:model=D", "ngram-simple+draft-simple:model=D"]
+)
+def test_an_arm_has_the_ids_and_counters_of_the_embedded_engine(
+    both: tuple[LlamaServerEngine, LlamaCppEngine], text: str
+) -> None:
+    engine, embedded = both
+    arm = parse_arm(text)
+    readiness = engine.check_arm(arm)
+    assert readiness.ready, readiness.reason
+    assert embedded.check_arm(arm).ready
+    ours, theirs = engine.run(arm, COPIES), embedded.run(arm, COPIES)
+    assert ours.proof is (None if arm.is_off else True)
+    assert violations(ours.counters) == ()
+    assert ours.token_ids == theirs.token_ids
+    assert ours.text == theirs.text
+    assert ours.token_texts == theirs.token_texts
+    assert ours.stop_reason == theirs.stop_reason
+    assert counts(ours.counters) == counts(theirs.counters)
 
 
 @pytest.mark.parametrize("text", ["ngram-mod:n_match=4,n_min=2,n_max=16", "ngram-cache"])
