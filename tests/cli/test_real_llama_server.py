@@ -38,11 +38,12 @@ def test_a_known_acceptance_reaches_the_result(
     monkeypatch.setenv("SPECDASH_LLAMA_SERVER_ARGS", "--spec-synth-rates 0.8,0.5,0.3")
     path = demo_model()
     arm = f'draft-simple:model="{path}",n_max=3'
-    answer = measure(specdash, "--prompts", "2", "--max-tokens", "128", "--arm", arm)
+    words = ("--prompts", "2", "--max-tokens", "96", "--anchor-every", "0", "--arm", arm)
+    answer = measure(specdash, *words)
     assert answer.status == 0, answer.err
     found = arm_of(answer.document(), "draft-simple")
     n_steps = found["n_drafted"] / 3
-    assert n_steps > 60
+    assert n_steps > 50
     # Accepted tokens of a step: j with probability rates[j-1] - rates[j].
     mean = sum(rates)
     variance = sum((2 * i + 1) * r for i, r in enumerate(rates)) - mean**2

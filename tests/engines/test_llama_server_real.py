@@ -12,6 +12,7 @@ import pytest
 from specdash.domain.arms import parse_arm
 from specdash.domain.counters import violations
 from specdash.domain.workload import Message, Prompt
+from specdash.drafting.replay import replay
 from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt
 from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.engines.llama_server import LlamaServerEngine
@@ -223,6 +224,25 @@ def test_a_draft_with_another_vocabulary_is_inactive_with_the_reason(
     assert "vocabulary types differ" in on.proof_reason
     assert (on.counters.n_drafted, on.counters.n_accepted) == (None, None)
     assert on.token_ids == off.token_ids
+
+
+def test_a_recurrent_target_drafts_here_and_is_counted_as_replay_counts(
+    load: Callable[..., LlamaServerEngine], tiny_mamba: Path
+) -> None:
+    """The server goes back to a copy of its state, which the embedded engine cannot."""
+    engine = load(target=tiny_mamba)
+    arm = parse_arm("ngram-mod:n_match=2,n_min=0,n_max=8")
+    readiness = engine.check_arm(arm)
+    assert readiness.ready, readiness.reason
+    prompt = PreparedPrompt("p", "c", (1, *b"Hello" * 4), 60)
+    off, on = engine.run(parse_arm("off"), prompt), engine.run(arm, prompt)
+    assert on.token_ids == off.token_ids
+    counted = replay(prompt.token_ids, on.token_ids, arm, n_predict=60, n_ctx=256, eog_ids={2})
+    assert on.proof is True
+    c = on.counters
+    assert c.n_accepted
+    assert (c.n_drafted, c.n_accepted) == (counted.n_drafted, counted.n_accepted)
+    assert (c.n_verify_steps, c.n_plain_steps) == (counted.n_verify_steps, counted.n_plain_steps)
 
 
 def test_requests_in_flight_give_the_texts_of_single_ones(
