@@ -6,6 +6,7 @@ from sqlmodel import Session
 
 from specdash.domain.calibration import CalibrationPlan
 from specdash.engines.base import GenerationSettings
+from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.workloads import resolve_workload
 
@@ -20,7 +21,7 @@ def calibration_request(
     target_model_id: int,
     drafts: Mapping[str, int],
     generation: GenerationSettings,
-    engine: str = "llama-cpp",
+    engine: str = DEFAULT_ENGINE,
     plan: CalibrationPlan | None = None,
     requester: str | None = None,
     time_limit_s: float | None = None,

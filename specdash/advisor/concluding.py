@@ -16,7 +16,7 @@ from specdash.domain.arms import OFF_ARM, parse_arm
 from specdash.engines.llama_server_binary import find_llama_server
 from specdash.errors import EngineError
 from specdash.settings import Settings
-from specdash.store.queries import experiment_report
+from specdash.store.queries import get_experiment
 from specdash.store.tables import utc_now
 from specdash.store.views import ExperimentView
 
@@ -28,7 +28,7 @@ def conclude(
 ) -> Decision:
     """What can be said now, whatever was cut short."""
     advice = context.advice
-    views = [experiment_report(session, i).experiment for i in advice.experiment_ids]
+    views = [get_experiment(session, i) for i in advice.experiment_ids]
     decision = decide_advice(
         Findings(
             workload=advice.workload,

@@ -12,6 +12,7 @@ Kind = Literal["use", "not-worth-it", "leave-off", "not-resolved", "not-measured
 (``not-measured``)."""
 RungName = Literal["n-gram", "draft model", "chain", "trained draft"]
 RungState = Literal["open", "measured", "not-worth-it", "too-large", "missing", "unsupported"]
+Language = Literal["bash", "python", "json", "text"]
 Step = Literal["baseline", "search", "confirm"]
 
 KEY_LABELS = {
@@ -85,7 +86,7 @@ class Launch:
 
     engine: str
     title: str
-    language: Literal["bash", "python", "json", "text"]
+    language: Language
     text: str | None
     note: str | None = None
 

@@ -7,7 +7,7 @@ from specdash.advisor.decision import RungName
 from specdash.domain.arms import Arm, make_call
 from specdash.domain.pairing import PairVerdict
 from specdash.engines.llama_server_binary import find_llama_server, read_binary
-from specdash.engines.registry import ENGINES
+from specdash.engines.registry import DEFAULT_ENGINE, ENGINES
 from specdash.errors import EngineError
 from specdash.gguf.fit import check_own_head, method_for
 from specdash.gguf.header import ModelKind
@@ -33,7 +33,7 @@ class Offer:
     models: Mapping[str, ModelView] = field(default_factory=dict)
     """Reference of an arm -> model, of plain and trained drafts."""
     missing: Mapping[RungName, str] = field(default_factory=dict)
-    search_engine: str = "llama-cpp"
+    search_engine: str = DEFAULT_ENGINE
 
 
 def plain_drafts(

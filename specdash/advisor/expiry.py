@@ -9,7 +9,7 @@ from specdash.advisor.decision import Decision
 from specdash.errors import SpecdashError
 from specdash.store.advices import AdviceView, newest_experiment
 from specdash.store.models import resolve_model
-from specdash.store.queries import experiment_report
+from specdash.store.queries import get_experiment
 from specdash.store.views import ExperimentView, ModelView
 from specdash.worker.machine import machine_facts
 
@@ -55,7 +55,7 @@ def changes_since(session: Session, advice: AdviceView) -> tuple[str, ...]:
     }
     newest = newest_experiment(session, engine, _text(here["fingerprint"]) or "")
     if newest is not None:
-        facts = key_fields(experiment_report(session, newest).experiment, ())
+        facts = key_fields(get_experiment(session, newest), ())
         now |= {k: facts[k] for k in ("engine_version", "engine_commit", "build_flags")}
     installed = installed_version(engine)
     if installed is not None and installed != now.get("engine_version"):

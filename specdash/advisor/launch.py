@@ -8,16 +8,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from specdash.advisor.decision import Launch
+from specdash.advisor.decision import Language, Launch
 from specdash.domain.arms import Arm, MethodCall
-from specdash.engines.base import GenerationSettings
+from specdash.engines.base import GenerationSettings, ModelFile
+from specdash.engines.llama_server_flags import current_arm_flags
+from specdash.errors import UnsupportedError
 
 _NGRAM = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
-_DRAFT_FLAGS = {
-    "n_max": "--spec-draft-n-max",
-    "n_min": "--spec-draft-n-min",
-    "p_min": "--spec-draft-p-min",
-}
 _VLLM_METHODS = {
     "draft-simple": "draft_model",
     "draft-eagle3": "eagle3",
@@ -79,11 +76,11 @@ def llama_server(arm: Arm, files: Files, settings: GenerationSettings) -> Launch
     words += ["--cache-type-k", settings.kv_type, "--cache-type-v", settings.kv_type]
     words += ["--flash-attn", settings.flash_attn]
     words += ["--n-gpu-layers", _layers(settings.gpu_layers)]
-    words += ["--spec-type", "none" if arm.is_off else ",".join(c.method for c in arm.calls)]
-    for call in arm.calls:
-        words += _method_flags(call)
-        if call.method.startswith("draft-"):
-            words += _draft_flags(call, files, settings)
+    drafts = {ref: ModelFile(ref, path, "") for ref, path in files.draft_paths.items()}
+    try:
+        words += current_arm_flags(arm, drafts, settings)
+    except UnsupportedError as error:
+        return _none("llama-server", title, "bash", error.message)
     words += ["--host", "127.0.0.1", "--port", 8080]
     note = None
     methods = [call.method for call in arm.calls]
@@ -227,29 +224,6 @@ def sglang(arm: Arm, files: Files) -> Launch:
     return Launch("sglang", "SGLang", "bash", _command(words), " ".join(notes))
 
 
-def _method_flags(call: MethodCall) -> list[object]:
-    words: list[object] = []
-    for key, value in call.params:
-        if key == "model" or call.method == "ngram-cache":
-            continue
-        own = f"--spec-{call.method}-{key.replace('_', '-')}"
-        flag = _DRAFT_FLAGS[key] if call.method.startswith("draft-") else own
-        words += [flag, _number(value)]
-    return words
-
-
-def _draft_flags(call: MethodCall, files: Files, settings: GenerationSettings) -> list[object]:
-    words: list[object] = []
-    if call.draft_model is not None:
-        words += ["--spec-draft-model", files.draft_paths[call.draft_model]]
-    kv_type = settings.draft_kv_type or settings.kv_type
-    threads = settings.draft_threads or settings.n_threads
-    words += ["--spec-draft-ngl", _layers(settings.draft_gpu_layers)]
-    words += ["--spec-draft-type-k", kv_type, "--spec-draft-type-v", kv_type]
-    words += ["--spec-draft-threads", threads, "--spec-draft-threads-batch", threads]
-    return words
-
-
 def _without_thresholds(engine: str, call: MethodCall) -> list[str]:
     dropped = [f"{key} {call.get(key):g}" for key in ("n_min", "p_min") if call.get(key)]
     return [f"{engine} has no {' and no '.join(dropped)}."] if dropped else []
@@ -275,5 +249,5 @@ def _command(words: Sequence[object]) -> str:
     return shlex.join(str(word) for word in words)
 
 
-def _none(engine: str, title: str, language: str, note: str) -> Launch:
-    return Launch(engine, title, language, None, note)  # type: ignore[arg-type]
+def _none(engine: str, title: str, language: Language, note: str) -> Launch:
+    return Launch(engine, title, language, None, note)

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Engine
 
 from specdash.domain.workload_rules import check_weights
 from specdash.engines.base import GenerationSettings
-from specdash.engines.registry import ENGINES, engine_info
+from specdash.engines.registry import DEFAULT_ENGINE, ENGINES, engine_info
 from specdash.errors import UsageError
 from specdash.settings import Settings
 from specdash.store.advices import ask, find_stopped, resume_advice
@@ -18,13 +18,12 @@ from specdash.store.models import resolve_model
 from specdash.store.queries import get_workload
 from specdash.store.session import read_session
 from specdash.store.workloads import resolve_workload
-from specdash.worker.machine import allowed_cpus
 from specdash.worker.queue import reap
-from specdash.worker.request import DEFAULT_N_CTX
+from specdash.worker.request import default_n_ctx, default_threads
 
 DEFAULT_BUDGET_S = 600.0
 MOST_BUDGET_S = 24 * 3600.0
-SEARCH_ENGINES = ("llama-cpp", "llama-server", "scripted")
+SEARCH_ENGINES = (DEFAULT_ENGINE, "llama-server", "scripted")
 """Engines that can be told per arm how to draft and are run by specdash itself."""
 
 
@@ -38,7 +37,7 @@ class Question:
     """Drafts on offer, plain and trained ones; those that do not fit are told and left out."""
     budget_s: float = DEFAULT_BUDGET_S
     max_tokens: int = 256
-    engine: str = "llama-cpp"
+    engine: str = DEFAULT_ENGINE
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     mix: Mapping[str, float] = field(default_factory=dict)
     """Share of each category in the user's traffic; empty: the workload's own weights."""
@@ -64,7 +63,7 @@ class Wanted:
     drafts: tuple[str, ...] = ()
     budget_s: float = DEFAULT_BUDGET_S
     max_tokens: int = 256
-    engine: str = "llama-cpp"
+    engine: str = DEFAULT_ENGINE
     mix: Mapping[str, float] = field(default_factory=dict)
     n_ctx: int | None = None
     threads: int | None = None
@@ -86,8 +85,8 @@ def make_question(engine: Engine, settings: Settings, wanted: Wanted) -> Questio
         max_tokens=wanted.max_tokens,
         engine=wanted.engine,
         generation=GenerationSettings(
-            n_ctx=wanted.n_ctx or min(DEFAULT_N_CTX, target.n_ctx_train or DEFAULT_N_CTX),
-            n_threads=wanted.threads or settings.threads or allowed_cpus(),
+            n_ctx=wanted.n_ctx or default_n_ctx(target),
+            n_threads=wanted.threads or default_threads(settings),
             gpu_layers=wanted.gpu_layers,
             draft_gpu_layers=wanted.draft_gpu_layers,
         ),

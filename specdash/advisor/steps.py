@@ -18,11 +18,12 @@ from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.calibration import CalibrationPlan
 from specdash.domain.prompt_split import PromptSplit, split_prompts
 from specdash.domain.records import ArmSummary
+from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.settings import Settings
 from specdash.store.advices import AdviceView, job_of, list_predictions, summaries_by_mix
 from specdash.store.calibrations import calibration_of, newest_calibration
 from specdash.store.experiment_request import ExperimentRequest, PredictionRequest
-from specdash.store.queries import experiment_report, get_model, get_workload, list_runs
+from specdash.store.queries import get_experiment, get_model, get_workload, list_runs
 from specdash.store.views import ModelView, RunView
 from specdash.worker.machine import machine_facts
 
@@ -38,7 +39,7 @@ ELIMINATE_FROM = 3
 CONFIRM_ROUNDS = 3
 _CHAIN_BEST = 3
 _FULL_CALIBRATION_S = 300.0
-_REPLAYED_BY = {"llama-server": "llama-cpp"}
+_REPLAYED_BY = {"llama-server": DEFAULT_ENGINE}
 """Engine of a search -> engine that shows its tokens and can be calibrated, for the baseline."""
 
 
@@ -187,7 +188,7 @@ def calibration_used(session: Session, advice: AdviceView) -> int | None:
     made = calibration_of(session, advice.baseline_experiment_id)
     if made is not None:
         return made.calibration_id
-    protocol = experiment_report(session, advice.baseline_experiment_id).experiment.protocol
+    protocol = get_experiment(session, advice.baseline_experiment_id).protocol
     asked = protocol.get("prediction")
     used: int | None = asked.get("calibration_id") if isinstance(asked, dict) else None
     return used

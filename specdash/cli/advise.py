@@ -20,8 +20,7 @@ from specdash.store.calibrations import CalibrationView, calibration_of
 from specdash.store.enqueue import queue_experiment
 from specdash.store.models import resolve_model
 from specdash.store.session import read_session
-from specdash.worker.machine import allowed_cpus
-from specdash.worker.request import DEFAULT_N_CTX
+from specdash.worker.request import default_n_ctx, default_threads
 from specdash.worker.scheduler import follow_job
 
 _SHOWN_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
@@ -44,14 +43,13 @@ def calibrate(
     with read_session(store) as session:
         model = resolve_model(session, target)
         found = {d.name: d for d in (resolve_model(session, ref) for ref in drafts)}
-        trained = model.n_ctx_train or DEFAULT_N_CTX
         request = calibration_request(
             session,
             target_model_id=model.model_id,
             drafts={name: draft.model_id for name, draft in found.items()},
             generation=GenerationSettings(
-                n_ctx=n_ctx or min(DEFAULT_N_CTX, trained),
-                n_threads=threads or settings.threads or allowed_cpus(),
+                n_ctx=n_ctx or default_n_ctx(model),
+                n_threads=threads or default_threads(settings),
                 gpu_layers=gpu_layers,
                 draft_gpu_layers=draft_gpu_layers,
             ),

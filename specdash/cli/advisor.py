@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from specdash.cli.common import JsonOption
+from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.errors import UsageError
 
 _Target = Annotated[str, typer.Option("--target", help="Registered name, path, or 'demo'.")]
@@ -37,7 +38,7 @@ def register(app: typer.Typer) -> None:
         *,
         target: _Target,
         draft: _Drafts = None,
-        engine: _EngineName = "llama-cpp",
+        engine: _EngineName = DEFAULT_ENGINE,
         n_ctx: _NCtx = None,
         threads: _Threads = None,
         gpu_layers: _GpuLayers = 0,
@@ -67,7 +68,7 @@ def register(app: typer.Typer) -> None:
         budget: _Budget = 10.0,
         max_tokens: _MaxTokens = 256,
         mix: _Mix = None,
-        engine: _EngineName = "llama-cpp",
+        engine: _EngineName = DEFAULT_ENGINE,
         n_ctx: _NCtx = None,
         threads: _Threads = None,
         gpu_layers: _GpuLayers = 0,

@@ -6,7 +6,7 @@ before it, and so does the unit that the cost model counts in.
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
@@ -103,6 +103,10 @@ class Calibration:
     @property
     def key(self) -> str:
         return calibration_key(self.key_fields)
+
+    def covers(self, draft_hashes: Collection[str]) -> bool:
+        """Whether every one of these drafts was calibrated too."""
+        return all(h in self.draft_s for h in draft_hashes)
 
     def verify_at(self, depth: int) -> dict[int, float]:
         """Seconds by measured width of a target pass at any depth."""

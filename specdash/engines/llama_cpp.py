@@ -30,6 +30,7 @@ from specdash.engines.llama_cpp_model import LlamaModel
 from specdash.engines.llama_cpp_split import explain_split
 from specdash.engines.llama_cpp_trial import repacked_weights_work
 from specdash.engines.process_memory import peak_rss_bytes
+from specdash.engines.room import CAPPED, room_for
 from specdash.errors import EngineError, ModelError, UnsupportedError, UsageError
 
 # Rows of logits one pass may ask for; an arm with longer drafts gets a larger context.
@@ -104,17 +105,8 @@ class LlamaCppEngine:
         ids = model.tokenize(text, add_special=True, parse_special=True)
         if not ids:
             raise UsageError(f"Prompt '{prompt.key}' is empty.", "Write some text into it.")
-        room = self._n_ctx - len(ids)
-        if room < 1:
-            raise UsageError(
-                f"Prompt '{prompt.key}' has {len(ids)} tokens; the context holds {self._n_ctx}.",
-                "Raise the context length or shorten the prompt.",
-            )
-        if room < max_tokens:
-            flags.append("capped")
-        return PreparedPrompt(
-            prompt.key, prompt.category, tuple(ids), min(max_tokens, room), tuple(flags)
-        )
+        most, capped = room_for(prompt.key, len(ids), self._n_ctx, max_tokens)
+        return PreparedPrompt(prompt.key, prompt.category, tuple(ids), most, (*flags, *capped))
 
     def check_arm(self, arm: Arm) -> ArmReadiness:
         """Ask the library: pair, memory that can be cut, length of a draft."""
@@ -311,4 +303,4 @@ def _number(call: MethodCall, name: str) -> float:
 def _stop_reason(done: Generation, prompt: PreparedPrompt) -> str:
     if done.ended:
         return "eos"
-    return "context" if "capped" in prompt.flags else "limit"
+    return "context" if CAPPED in prompt.flags else "limit"

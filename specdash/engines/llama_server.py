@@ -1,8 +1,6 @@
 """llama-server as an engine: its own clock and counters, with proof that speculation ran."""
 
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from specdash.domain.arms import Arm, MethodCall
@@ -24,8 +22,10 @@ from specdash.engines.llama_server_hosts import ServedArm, ServerHost
 from specdash.engines.llama_server_managed import ManagedServers
 from specdash.engines.llama_server_metrics import count_run
 from specdash.engines.llama_server_remote import RemoteServers
+from specdash.engines.parallel import in_flight
 from specdash.engines.process_memory import peak_rss_bytes
 from specdash.engines.prometheus import Scrape
+from specdash.engines.room import CAPPED, room_for
 from specdash.errors import EngineError, UsageError
 from specdash.gguf.reader import read_header
 from specdash.settings import load_settings
@@ -95,20 +95,13 @@ class LlamaServerEngine:
         ids = client.prompt_ids(text, model.bos_token)
         if not ids:
             raise UsageError(f"Prompt '{prompt.key}' is empty.", "Write some text into it.")
-        room = self._n_ctx - len(ids)
-        if room < 1:
-            raise UsageError(
-                f"Prompt '{prompt.key}' has {len(ids)} tokens; the context holds {self._n_ctx}.",
-                "Raise the context length or shorten the prompt.",
-            )
-        if room < max_tokens:
-            flags.append("capped")
+        most, capped = room_for(prompt.key, len(ids), self._n_ctx, max_tokens)
         return PreparedPrompt(
             prompt.key,
             prompt.category,
             ids,
-            min(max_tokens, room),
-            tuple(flags),
+            most,
+            (*flags, *capped),
             messages=prompt.messages,
             text=text,
         )
@@ -128,10 +121,7 @@ class LlamaServerEngine:
     def sweep(self, arm: Arm, prompts: Sequence[PreparedPrompt], n_parallel: int) -> Sweep:
         """Requests in flight share target passes, so no run of a sweep has counts of passes."""
         served = self._host.serve(arm, n_parallel)
-        started = time.perf_counter()
-        with ThreadPoolExecutor(n_parallel) as threads:
-            answers = list(threads.map(lambda prompt: self._ask(served, prompt), prompts))
-        wall_s = time.perf_counter() - started
+        answers, wall_s = in_flight(lambda prompt: self._ask(served, prompt), prompts, n_parallel)
         pairs = zip(prompts, answers, strict=True)
         return Sweep(tuple(self._record(arm, served, p, done) for p, done in pairs), wall_s)
 
@@ -232,7 +222,7 @@ def _must_draft(call: MethodCall) -> bool:
 def _stop_reason(done: Completion, prompt: PreparedPrompt) -> str:
     if done.stopped_by != "limit":
         return "eos"
-    return "context" if "capped" in prompt.flags else "limit"
+    return "context" if CAPPED in prompt.flags else "limit"
 
 
 def _template_in(target: ModelFile) -> str | None:

@@ -5,6 +5,8 @@ Every value is written out, so that no default of a build decides what is measur
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from specdash.domain.arms import Arm, MethodCall
 from specdash.engines.base import GenerationSettings, ModelFile
@@ -121,6 +123,35 @@ def arm_flags(
         if call.method.startswith("draft-"):
             _draft_flags(line, call, drafts, settings)
     return line.words
+
+
+class _EveryFlag(dict[str, str]):
+    """Options of a build that knows all flags; the first spelling of each is then taken."""
+
+    def __contains__(self, _flag: object) -> bool:
+        return True
+
+    def __missing__(self, _flag: str) -> str:
+        return ""
+
+
+_CURRENT = ServerBinary(
+    Path("llama-server"),
+    "current",
+    None,
+    "",
+    _EveryFlag({"--spec-type": ", ".join(_PRIORITY), "--n-gpu-layers": "a number or all"}),
+)
+
+
+def current_arm_flags(
+    arm: Arm, drafts: Mapping[str, ModelFile], settings: GenerationSettings
+) -> list[str]:
+    """:func:`arm_flags` in the spellings of current builds, a chain in the server's own order."""
+    calls = arm.calls
+    if not arm.is_off:
+        calls = tuple(sorted(calls, key=lambda call: _PRIORITY.index(call.method)))
+    return arm_flags(_CURRENT, replace(arm, calls=calls), drafts, settings)
 
 
 def _draft_flags(

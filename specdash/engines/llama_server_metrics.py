@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from specdash.domain.counters import RunCounters
 from specdash.engines.base import PreparedPrompt
 from specdash.engines.llama_server_client import Completion
-from specdash.engines.prometheus import Growth, Scrape, histogram_from_positions
+from specdash.engines.prometheus import CounterFell, Growth, Scrape, histogram_from_positions
 from specdash.engines.remote import SHARED, WARM
-from specdash.errors import EngineError
 
 _SPEC = "llamacpp:spec_decode_num"
 DECREASED = "invalid:counters of a server never decrease"
@@ -47,7 +46,7 @@ def difference(before: Scrape, after: Scrape) -> Grown | None:
             n_verify_steps=growth.count(f"{_SPEC}_drafts"),
             accepted_by_position=growth.by_position(f"{_SPEC}_accepted_tokens_per_pos"),
         )
-    except EngineError:
+    except CounterFell:
         return None
 
 

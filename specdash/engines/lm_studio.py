@@ -147,21 +147,15 @@ class LmStudioEngine:
         """One answer of an instance that has just been busy with something else."""
         self._take_arm(arm)
         self._forget_prompt(arm)
-        began = self._clock()
-        answer = self._ask(arm, prompt)
-        return self._record(arm, prompt, answer, self._clock() - began)
+        return self._answer(arm, prompt)
 
     def sweep(self, arm: Arm, prompts: Sequence[PreparedPrompt], n_parallel: int) -> Sweep:
         """Every prompt once; the model is loaded for as many at a time where that can be set."""
         self._take_arm(arm, n_parallel)
         self._forget_prompt(arm)
-
-        def ask(prompt: PreparedPrompt) -> RunRecord:
-            began = self._clock()
-            answer = self._ask(arm, prompt)
-            return self._record(arm, prompt, answer, self._clock() - began)
-
-        records, wall_s = in_flight(ask, prompts, n_parallel, clock=self._clock)
+        records, wall_s = in_flight(
+            lambda prompt: self._answer(arm, prompt), prompts, n_parallel, clock=self._clock
+        )
         return Sweep(records, wall_s)
 
     def explain_split(
@@ -279,6 +273,11 @@ class LmStudioEngine:
         if self._answered:
             self._ask(arm, _OTHER)
         self._answered = True
+
+    def _answer(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
+        began = self._clock()
+        answer = self._ask(arm, prompt)
+        return self._record(arm, prompt, answer, self._clock() - began)
 
     def _ask(self, arm: Arm, prompt: PreparedPrompt) -> dict[str, Json]:
         body: dict[str, Json] = {

@@ -12,6 +12,10 @@ _LARGEST = 2.0**53
 _LAST_POSITION = 4095
 
 
+class CounterFell(EngineError):
+    """A counter stands lower than at an earlier look, which no counter of one server does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scrape:
     """One look. Values are summed over the engines (replicas) behind the address."""
@@ -71,7 +75,7 @@ class Growth:
 
     def _grown(self, name: str, before: float, after: float) -> int:
         if after < before:
-            raise EngineError(
+            raise CounterFell(
                 f"The counter {name} of {self.server} fell from {before:g} to {after:g}.",
                 "It was restarted in between, or its address leads to more than one server.",
             )

@@ -12,6 +12,9 @@ _IN_PROCESS = frozenset(m.name for m in METHODS.values() if m.in_process)
 _LLAMA_SERVER = frozenset(METHODS) - {"prompt-lookup", "server"}
 _BY_LABEL = frozenset({"off", "server"})
 
+DEFAULT_ENGINE = "llama-cpp"
+"""The one that runs in the measuring process and needs nothing else."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
@@ -42,7 +45,7 @@ ENGINES: dict[str, EngineInfo] = {
     info.name: info
     for info in (
         EngineInfo(
-            "llama-cpp",
+            DEFAULT_ENGINE,
             "llama-cpp-python, in process",
             "specdash.engines.llama_cpp",
             "LlamaCppEngine",

@@ -10,7 +10,7 @@ from specdash.engines.draft_counts import DraftCounts
 from specdash.engines.http import HttpServer, Json, as_dict, as_list, count
 from specdash.engines.openai_stream import Streamed
 from specdash.engines.server_words import model_id
-from specdash.errors import EngineError, UsageError
+from specdash.errors import EngineError
 
 SHARED = "shared_server"
 """Flag: somebody else used the server during the run."""
@@ -105,19 +105,6 @@ def counters_of(streamed: Streamed, drafts: DraftCounts, *, is_plain: bool) -> R
         drafted_histogram=drafts.drafted_histogram,
         full_histogram=drafts.full_histogram,
     )
-
-
-def room_for(prompt_key: str, n_prompt: int, n_ctx: int | None, max_tokens: int) -> int:
-    """Tokens that can be made after a prompt; :class:`UsageError` when it does not fit."""
-    if n_ctx is None:
-        return max_tokens
-    room = n_ctx - n_prompt
-    if room < 1:
-        raise UsageError(
-            f"Prompt '{prompt_key}' has {n_prompt} tokens; the server holds {n_ctx}.",
-            "Start the server with a longer context or shorten the prompt.",
-        )
-    return min(max_tokens, room)
 
 
 def token_ids_of(answer: Mapping[str, Json], key: str = "tokens") -> tuple[int, ...]:

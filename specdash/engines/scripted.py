@@ -34,7 +34,8 @@ from specdash.engines.base import (
     Sweep,
 )
 from specdash.engines.flags import run_flags
-from specdash.errors import EngineError, ModelError, UsageError
+from specdash.engines.room import room_for
+from specdash.errors import EngineError, ModelError
 
 _EOS = 0
 _FIRST_WORD = 10
@@ -156,15 +157,8 @@ class ScriptedEngine:
         if text is None:
             text = "\n".join(m.content for m in prompt.messages)
         ids = tuple(_FIRST_WORD + len(word) % len(_WORDS) for word in text.split()) or (1,)
-        room = self._settings.n_ctx - len(ids)
-        if room < 1:
-            raise UsageError(
-                f"Prompt '{prompt.key}' has {len(ids)} tokens; the context holds "
-                f"{self._settings.n_ctx}.",
-                "Raise the context length or shorten the prompt.",
-            )
-        flags = ("capped",) if room < max_tokens else ()
-        return PreparedPrompt(prompt.key, prompt.category, ids, min(max_tokens, room), flags)
+        most, flags = room_for(prompt.key, len(ids), self._settings.n_ctx, max_tokens)
+        return PreparedPrompt(prompt.key, prompt.category, ids, most, flags)
 
     def check_arm(self, arm: Arm) -> ArmReadiness:
         """Ready unless the script says why not."""

@@ -5,23 +5,20 @@ carries counters, ids and tokens of every chunk. Servers that make no ids of mes
 for a chat instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from specdash.domain.arms import Arm
 from specdash.domain.workload import Prompt
 from specdash.engines.base import (
-    ArmReadiness,
     PreparedPrompt,
     RunRecord,
     Sweep,
 )
 from specdash.engines.draft_counts import NO_DRAFTS, DraftCounts
-from specdash.engines.flags import run_flags
 from specdash.engines.http import HttpServer, Json, ServerRefusal, as_dict
 from specdash.engines.openai_stream import (
     Streamed,
     chat_messages,
-    stop_reason,
     stream_answer,
 )
 from specdash.engines.parallel import in_flight
@@ -30,7 +27,6 @@ from specdash.engines.remote import (
     WARM,
     counters_of,
     token_ids_of,
-    unsupported_reason,
 )
 from specdash.engines.sglang_server import (
     TITLE,
@@ -55,23 +51,16 @@ class SglangEngine(TwoSidedEngine[SglangSide]):
     def _look_at(self, http: HttpServer) -> SglangSide:
         return look_at(http)
 
-    def check_arm(self, arm: Arm) -> ArmReadiness:
-        """Whether a registered address runs what the arm says."""
-        reason = unsupported_reason(arm, self._address, TITLE)
-        if reason is not None:
-            return ArmReadiness(False, reason, "server")
-        side = self._side(arm)
-        if arm.is_off and side.algorithm is not None:
-            return ArmReadiness(
-                False,
-                f"the baseline server at {side.http.url} speculates ({side.algorithm}): start it "
-                "without --speculative-algorithm",
-                "server",
-            )
-        return ArmReadiness(
-            True,
-            resolved={"calls": arm.canonical({}), **({} if arm.is_off else side.speculative)},
+    def _why_no_baseline(self, side: SglangSide) -> str | None:
+        if side.algorithm is None:
+            return None
+        return (
+            f"the baseline server at {side.http.url} speculates ({side.algorithm}): start it "
+            "without --speculative-algorithm"
         )
+
+    def _resolved(self, side: SglangSide) -> Mapping[str, object]:
+        return side.speculative
 
     def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
         """One streamed answer from a cold cache."""
@@ -171,25 +160,13 @@ class SglangEngine(TwoSidedEngine[SglangSide]):
         counters = counters_of(
             answer, NO_DRAFTS if is_plain else drafts or DraftCounts(), is_plain=is_plain
         )
-        flags = [*prompt.flags, *answer.flags]
+        flags = list(answer.flags)
         if is_alone is False:
             flags.append(SHARED)
         # Without a word on remembered tokens, only an emptied cache is known to be cold.
         if answer.n_cached or (answer.n_cached is None and not is_cold):
             flags.append(WARM)
-        return RunRecord(
-            counters=counters,
-            token_ids=answer.token_ids,
-            text=answer.text,
-            stop_reason=stop_reason(
-                answer.finish_reason,
-                n_generated=answer.n_generated,
-                max_tokens=prompt.max_tokens,
-            ),
-            proof=None if arm.is_off else reason is None,
-            proof_reason=reason,
-            flags=(*flags, *run_flags(counters, is_off=arm.is_off)),
-        )
+        return self._finished(arm, prompt, answer, counters, no_proof=reason, flags=flags)
 
 
 def _is_alone(side: SglangSide, before: int | None, n_ours: int) -> bool | None:

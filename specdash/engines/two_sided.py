@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from specdash.domain.arms import Arm
+from specdash.domain.counters import RunCounters
 from specdash.domain.workload import Prompt
 from specdash.engines.base import (
+    ArmReadiness,
     GenerationSettings,
     ModelFile,
     PreparedPrompt,
+    RunRecord,
     ServerAddress,
     SplitFacts,
 )
+from specdash.engines.flags import run_flags
 from specdash.engines.http import HttpServer
-from specdash.engines.openai_stream import Clock
-from specdash.engines.remote import OfferedModel, find_model, room_for, side_urls
+from specdash.engines.openai_stream import Clock, Streamed, stop_reason
+from specdash.engines.remote import OfferedModel, find_model, side_urls, unsupported_reason
+from specdash.engines.room import room_for
 from specdash.errors import EngineError
 
 
@@ -39,7 +44,7 @@ _Side = TypeVar("_Side", bound=Side)
 
 
 class TwoSidedEngine(ABC, Generic[_Side]):
-    """Load, prepare and close of such an engine; how to look and to ask is the subclass's."""
+    """All but how to look at such a server, how to ask it, and what its answer proves."""
 
     name: str
     title: ClassVar[str]
@@ -55,6 +60,14 @@ class TwoSidedEngine(ABC, Generic[_Side]):
     @abstractmethod
     def _look_at(self, http: HttpServer) -> _Side:
         """What the server tells of itself; :class:`EngineError` when it is not there."""
+
+    @abstractmethod
+    def _why_no_baseline(self, side: _Side) -> str | None:
+        """What speaks against a server as the one for ``off``; ``None``: nothing."""
+
+    def _resolved(self, side: _Side) -> Mapping[str, object]:
+        """What an arm resolves to beyond its own text."""
+        return {}
 
     @abstractmethod
     def _tokenize(self, side: _Side, prompt: Prompt) -> tuple[int, ...]:
@@ -97,16 +110,27 @@ class TwoSidedEngine(ABC, Generic[_Side]):
                 "Their tokenizers or chat templates differ; start both with the same model files.",
             )
         ids = next(iter(read))
-        room = room_for(prompt.key, len(ids), self._n_ctx, max_tokens) if ids else max_tokens
+        n_ctx = self._n_ctx if ids else None
+        most, flags = room_for(prompt.key, len(ids), n_ctx, max_tokens, is_ours=False)
         return PreparedPrompt(
             key=prompt.key,
             category=prompt.category,
             token_ids=ids,
-            max_tokens=room,
-            flags=("capped",) if room < max_tokens else (),
+            max_tokens=most,
+            flags=flags,
             messages=prompt.messages,
             text=prompt.text,
         )
+
+    def check_arm(self, arm: Arm) -> ArmReadiness:
+        """Whether a registered address runs what the arm says."""
+        reason = unsupported_reason(arm, self._address, self.title)
+        if reason is None and arm.is_off:
+            reason = self._why_no_baseline(self._side(arm))
+        if reason is not None:
+            return ArmReadiness(False, reason, "server")
+        more = {} if arm.is_off else self._resolved(self._side(arm))
+        return ArmReadiness(True, resolved={"calls": arm.canonical({}), **more})
 
     def explain_split(
         self, prompt: PreparedPrompt, off_ids: Sequence[int], on_ids: Sequence[int], chunk: int
@@ -121,3 +145,28 @@ class TwoSidedEngine(ABC, Generic[_Side]):
 
     def _side(self, arm: Arm) -> _Side:
         return self._sides["off" if arm.is_off else "on"]
+
+    @staticmethod
+    def _finished(
+        arm: Arm,
+        prompt: PreparedPrompt,
+        answer: Streamed,
+        counters: RunCounters,
+        *,
+        no_proof: str | None,
+        flags: Sequence[str],
+    ) -> RunRecord:
+        """The record of one answer; ``no_proof`` says why an arm may not have speculated."""
+        return RunRecord(
+            counters=counters,
+            token_ids=answer.token_ids,
+            text=answer.text,
+            stop_reason=stop_reason(
+                answer.finish_reason,
+                n_generated=answer.n_generated,
+                max_tokens=prompt.max_tokens,
+            ),
+            proof=None if arm.is_off else no_proof is None,
+            proof_reason=no_proof,
+            flags=(*prompt.flags, *flags, *run_flags(counters, is_off=arm.is_off)),
+        )

@@ -7,19 +7,16 @@ from dataclasses import replace
 from specdash.domain.arms import Arm
 from specdash.domain.workload import Prompt
 from specdash.engines.base import (
-    ArmReadiness,
     PreparedPrompt,
     RunRecord,
     Sweep,
 )
 from specdash.engines.draft_counts import NO_DRAFTS, DraftCounts
-from specdash.engines.flags import run_flags
 from specdash.engines.http import HttpServer, Json, ServerRefusal, as_dict
 from specdash.engines.openai_stream import (
     SERVER_CLOCK,
     Streamed,
     chat_messages,
-    stop_reason,
     stream_answer,
 )
 from specdash.engines.parallel import in_flight
@@ -28,7 +25,6 @@ from specdash.engines.remote import (
     WARM,
     counters_of,
     token_ids_of,
-    unsupported_reason,
 )
 from specdash.engines.two_sided import TwoSidedEngine
 from specdash.engines.vllm_server import (
@@ -52,20 +48,13 @@ class VllmEngine(TwoSidedEngine[VllmSide]):
     def _look_at(self, http: HttpServer) -> VllmSide:
         return look_at(http)
 
-    def check_arm(self, arm: Arm) -> ArmReadiness:
-        """Whether a registered address runs what the arm says."""
-        reason = unsupported_reason(arm, self._address, TITLE)
-        if reason is not None:
-            return ArmReadiness(False, reason, "server")
-        side = self._side(arm)
-        if arm.is_off and side.speculates:
-            return ArmReadiness(
-                False,
-                f"the baseline server at {side.http.url} speculates: start it without "
-                "--speculative-config",
-                "server",
-            )
-        return ArmReadiness(True, resolved={"calls": arm.canonical({})})
+    def _why_no_baseline(self, side: VllmSide) -> str | None:
+        if not side.speculates:
+            return None
+        return (
+            f"the baseline server at {side.http.url} speculates: start it without "
+            "--speculative-config"
+        )
 
     def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
         """One streamed answer, with the counters it moved."""
@@ -139,7 +128,7 @@ class VllmEngine(TwoSidedEngine[VllmSide]):
             drafts = drafts_of_answer(streamed) or watched.drafts() or DraftCounts()
             reason = missing_proof(side, streamed)
         counters = counters_of(streamed, drafts, is_plain=is_plain)
-        flags = list(prompt.flags)
+        flags: list[str] = []
         times = times_of_answer(streamed) if counters.decode_s is None else None
         if times is None:
             flags.extend(streamed.flags)
@@ -151,16 +140,4 @@ class VllmEngine(TwoSidedEngine[VllmSide]):
             flags.append(SHARED)
         if streamed.n_cached or watched.n_cached:
             flags.append(WARM)
-        return RunRecord(
-            counters=counters,
-            token_ids=streamed.token_ids,
-            text=streamed.text,
-            stop_reason=stop_reason(
-                streamed.finish_reason,
-                n_generated=streamed.n_generated,
-                max_tokens=prompt.max_tokens,
-            ),
-            proof=None if arm.is_off else reason is None,
-            proof_reason=reason,
-            flags=(*flags, *run_flags(counters, is_off=arm.is_off)),
-        )
+        return self._finished(arm, prompt, streamed, counters, no_proof=reason, flags=flags)

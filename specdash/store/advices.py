@@ -187,9 +187,13 @@ def list_advices(
 
 def active_advice_ids(engine: Engine) -> Sequence[int]:
     """Oldest first."""
-    statement = select(Advice).where(col(Advice.state).in_(ACTIVE_JOB_STATES))
+    statement = (
+        select(col(Advice.id))
+        .where(col(Advice.state).in_(ACTIVE_JOB_STATES))
+        .order_by(col(Advice.id))
+    )
     with read_session(engine) as session:
-        return sorted(known_id(row.id) for row in session.exec(statement))
+        return [known_id(i) for i in session.exec(statement)]
 
 
 def update_advice(engine: Engine, advice_id: int, **values: object) -> None:

@@ -36,6 +36,11 @@ class CalibrationView:
         then = self.calibration.key_fields
         return tuple(name for name, value in fields.items() if then.get(name) != value)
 
+    def holds(self, fields: Mapping[str, object], draft_hashes: Collection[str] = ()) -> bool:
+        """Whether it is steady, knows these drafts, and agrees in all of the given key fields."""
+        known = self.calibration
+        return known.is_steady and known.covers(draft_hashes) and not self.differences(fields)
+
 
 def save_calibration(
     session: Session, experiment: Experiment, calibration: Calibration
@@ -117,15 +122,8 @@ def newest_calibration(
 
     ``fields`` may leave key fields out; those are then not compared.
     """
-    for view in list_calibrations(session, target_model_id=target_model_id):
-        known = view.calibration
-        if (
-            not view.differences(fields)
-            and known.is_steady
-            and all(h in known.draft_s for h in draft_hashes)
-        ):
-            return view
-    return None
+    views = list_calibrations(session, target_model_id=target_model_id)
+    return next((view for view in views if view.holds(fields, draft_hashes)), None)
 
 
 def _views(session: Session, *wanted: object) -> list[CalibrationView]:

@@ -7,6 +7,7 @@ from specdash.domain.arms import parse_arm
 from specdash.domain.comparability import FieldDifference, comparable
 from specdash.domain.counters import RunCounters
 from specdash.domain.summary import ArmFacts, ArmSummary, RunFacts, summarise
+from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.store.views import ExperimentView, HistoryRow, RunView
 
 _A, _B = 1, 2
@@ -40,8 +41,10 @@ class Side:
         }
 
 
-def choice_text(experiment_id: int, workload: str, arm: str) -> str:
-    return f"{experiment_id} · {workload} · {arm}"
+def choice_text(experiment_id: int, workload: str, arm: str, engine: str) -> str:
+    """With the engine where it is not the one that specdash carries."""
+    parts = (str(experiment_id), workload, arm, *([] if engine == DEFAULT_ENGINE else [engine]))
+    return " · ".join(parts)
 
 
 def choices(rows: Sequence[HistoryRow]) -> tuple[Choice, ...]:
@@ -51,7 +54,7 @@ def choices(rows: Sequence[HistoryRow]) -> tuple[Choice, ...]:
         has_runs = row.summary.n_runs > 0
         off = ("off",) if has_runs or row.off_tok_s is not None else ()
         for arm in (*off, row.arm) if has_runs else off:
-            text = choice_text(row.experiment_id, row.workload, arm)
+            text = choice_text(row.experiment_id, row.workload, arm, row.engine)
             found.setdefault(text, Choice(text, row.experiment_id, arm))
     return tuple(found.values())
 

@@ -7,7 +7,7 @@ from specdash.domain.arms import Arm
 from specdash.domain.calibration import CalibrationPlan
 from specdash.domain.workload import Prompt
 from specdash.engines.base import FLASH_ATTN_NAMES, KV_TYPE_NAMES, GenerationSettings
-from specdash.engines.registry import ENGINES, EngineInfo, engine_info
+from specdash.engines.registry import DEFAULT_ENGINE, ENGINES, EngineInfo, engine_info
 from specdash.errors import UsageError
 from specdash.store.tables import PURPOSES
 
@@ -59,7 +59,7 @@ class ExperimentRequest:
     anchor_every: int = 8
     """Blocks between two looks at the machine's speed; 0: none. Shorter experiments have none."""
     generation: GenerationSettings = field(default_factory=GenerationSettings)
-    engine: str = "llama-cpp"
+    engine: str = DEFAULT_ENGINE
     server: str | None = None
     """Name of a registered server of that engine; ``None``: what specdash runs itself."""
     concurrency: tuple[int, ...] = ()

@@ -6,7 +6,7 @@ Those of models and workloads are in ``catalogue`` and can be had from here too.
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.orm import defer
@@ -43,6 +43,7 @@ from specdash.store.tables import (
 from specdash.store.traces import unpack_trace
 from specdash.store.views import (
     ExperimentReport,
+    ExperimentView,
     HistoryFilter,
     HistoryRow,
     JobView,
@@ -117,8 +118,41 @@ def get_job(session: Session, job_id: int) -> JobView:
     return found[0]
 
 
+def get_experiment(session: Session, experiment_id: int) -> ExperimentView:
+    """What was asked for and on what it ran, without the statistics of its runs."""
+    return _experiment_view(session, _experiment_rows(session, experiment_id))
+
+
 def experiment_report(session: Session, experiment_id: int) -> ExperimentReport:
     """The experiment with the summaries of its newest attempt."""
+    rows = _experiment_rows(session, experiment_id)
+    experiment, job, workload, _, _ = rows
+    summaries = summaries_of(session, [job], {experiment_id: workload.weights})[experiment_id]
+    return ExperimentReport(
+        experiment=_experiment_view(session, rows),
+        arms=summaries.arms,
+        n_prompts=summaries.n_prompts,
+        n_rounds=summaries.n_rounds,
+        is_partial=job.state != "succeeded",
+        under_load=arms_under_load(session, experiment, job, summaries.arms, workload.weights),
+    )
+
+
+_ExperimentRows: TypeAlias = tuple[Experiment, Job, WorkloadVersion, Model, Machine | None]
+
+
+def _experiment_view(session: Session, rows: _ExperimentRows) -> ExperimentView:
+    experiment, job, workload, target, machine = rows
+    return experiment_view(
+        experiment,
+        workload=workload,
+        target=target,
+        machine=machine,
+        job=get_job(session, known_id(job.id)),
+    )
+
+
+def _experiment_rows(session: Session, experiment_id: int) -> _ExperimentRows:
     row = session.execute(
         sa.select(Experiment, Job, WorkloadVersion, Model, Machine)
         .join(Job, col(Job.experiment_id) == col(Experiment.id))
@@ -132,21 +166,7 @@ def experiment_report(session: Session, experiment_id: int) -> ExperimentReport:
             f"There is no experiment {experiment_id}.", "It may belong to another database."
         )
     experiment, job, workload, target, machine = row
-    summaries = summaries_of(session, [job], {experiment_id: workload.weights})[experiment_id]
-    return ExperimentReport(
-        experiment=experiment_view(
-            experiment,
-            workload=workload,
-            target=target,
-            machine=machine,
-            job=get_job(session, known_id(job.id)),
-        ),
-        arms=summaries.arms,
-        n_prompts=summaries.n_prompts,
-        n_rounds=summaries.n_rounds,
-        is_partial=job.state != "succeeded",
-        under_load=arms_under_load(session, experiment, job, summaries.arms, workload.weights),
-    )
+    return experiment, job, workload, target, machine
 
 
 def list_runs(

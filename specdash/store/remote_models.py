@@ -8,6 +8,7 @@ from sqlmodel import Session, select
 from specdash.domain.addresses import is_here
 from specdash.domain.workload import content_hash
 from specdash.engines.registry import engine_info
+from specdash.engines.server_words import LONGEST_ID
 from specdash.errors import NotFoundError, UsageError
 from specdash.store.catalogue import get_model
 from specdash.store.hosts import host_name
@@ -19,7 +20,6 @@ from specdash.store.tables import Model, ModelPath
 from specdash.store.views import ModelView
 
 REMOTE = "remote"
-_LONGEST_ID = 1000
 
 
 def remote_hash(engine_name: str, model_id: str) -> str:
@@ -147,7 +147,7 @@ def _file_here(session: Session, server: ServerView, path: object) -> ModelView 
 def _register(
     session: Session, server: ServerView, model_id: str, told: Mapping[str, object]
 ) -> ModelView:
-    if not model_id or len(model_id) > _LONGEST_ID or not model_id.isprintable():
+    if not model_id or len(model_id) > LONGEST_ID or not model_id.isprintable():
         raise UsageError(f"'{model_id[:80]}' cannot be the id of a model.")
     digest = remote_hash(server.engine, model_id)
     row = session.exec(select(Model).where(Model.content_hash == digest)).first()

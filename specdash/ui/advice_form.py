@@ -23,8 +23,8 @@ from specdash.ui import format as fmt
 from specdash.ui.advice_words import memory_words, mix_words, plan_steps
 from specdash.ui.demo import models_or_demo
 from specdash.ui.drafts import Draft, every_draft_for, targets
-from specdash.ui.memory import default_context, host_memory, pair_estimate
-from specdash.worker.machine import allowed_cpus
+from specdash.ui.memory import host_memory, pair_estimate
+from specdash.worker.request import default_n_ctx, default_threads
 
 _ASKED = "advice_asked"
 _ON_OFFER = 4
@@ -205,7 +205,7 @@ def _mix(workload: WorkloadView) -> Mapping[str, float]:
 
 
 def _settings(target: ModelView) -> tuple[str, GenerationSettings]:
-    cpus = data.settings().threads or allowed_cpus()
+    cpus = default_threads(data.settings())
     is_script = _is_script(target)
     engines = ["scripted"] if is_script else [e for e in SEARCH_ENGINES if not ENGINES[e].is_fake]
     with st.expander("Engine and settings", icon=":material/tune:"):
@@ -221,7 +221,7 @@ def _settings(target: ModelView) -> tuple[str, GenerationSettings]:
                 "Context (tokens)",
                 min_value=64,
                 max_value=1_048_576,
-                value=default_context(target),
+                value=default_n_ctx(target),
                 key=f"adv_ctx_{target.model_id}",
             )
         with right:

@@ -6,6 +6,7 @@ import streamlit as st
 
 from specdash.domain.arms import Arm, make_call, parse_arm, with_baseline
 from specdash.domain.methods import METHODS, Method, Param, ParamValue
+from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.errors import UsageError
 from specdash.store.views import ModelView
 from specdash.ui import format as fmt
@@ -14,7 +15,6 @@ from specdash.ui.engine_form import EngineChoice
 
 _ARMS = "new_arms"
 _PROBLEM = "new_arm_problem"
-_EMBEDDED = "llama-cpp"
 _FIXED = ("off", "server")
 _FIRST_ARMS = ("ngram-simple:size_n=4,size_m=16",)
 
@@ -41,7 +41,7 @@ def show_arms(choice: EngineChoice, target: ModelView, models: Sequence[ModelVie
 
 
 def _key(choice: EngineChoice) -> str:
-    return _ARMS if choice.info.name == _EMBEDDED else f"{_ARMS}_{choice.info.name}"
+    return _ARMS if choice.info.name == DEFAULT_ENGINE else f"{_ARMS}_{choice.info.name}"
 
 
 def _texts(choice: EngineChoice) -> list[str]:
@@ -68,7 +68,7 @@ def _row(choice: EngineChoice, position: int, arm: Arm) -> None:
 
 def _builder(choice: EngineChoice, target: ModelView, models: Sequence[ModelView]) -> None:
     names = [m.name for m in METHODS.values() if m.name in choice.methods and m.name not in _FIXED]
-    key = "new_method" if choice.info.name == _EMBEDDED else f"new_method_{choice.info.name}"
+    key = "new_method" if choice.info.name == DEFAULT_ENGINE else f"new_method_{choice.info.name}"
     name = st.selectbox("Method", names, key=key, persist_state="session")
     method = METHODS[name]
     st.caption(f"{fmt.plain(method.summary)} Extra memory: {fmt.plain(method.memory)}.")

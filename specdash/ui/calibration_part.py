@@ -10,9 +10,9 @@ from specdash.domain.calibration import (
     CALIBRATION_KEY_FIELDS,
     STEADY_DRIFT,
     STEADY_SPREAD,
-    Calibration,
 )
 from specdash.engines.base import GenerationSettings
+from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.store.calibrations import CalibrationView
 from specdash.store.enqueue import queue_experiment
 from specdash.store.session import read_session
@@ -20,7 +20,7 @@ from specdash.store.views import ExperimentView, ModelView
 from specdash.ui import calibration_charts, components, data, nav, tables
 from specdash.ui import format as fmt
 
-_TIMED_ENGINES = frozenset({"llama-cpp", "scripted"})
+_TIMED_ENGINES = frozenset({DEFAULT_ENGINE, "scripted"})
 _QUEUED = "calibration_queued"
 _NOT_COMPARED = frozenset({"n_ctx", "n_batch"})
 """A pass costs by the depth that is filled, not by the room that is reserved."""
@@ -110,21 +110,7 @@ def matching(
     draft_hashes: Sequence[str] = (),
 ) -> CalibrationView | None:
     """The first that agrees in every fact, knows these drafts and is steady."""
-    return next(
-        (
-            v
-            for v in views
-            if v.calibration.is_steady
-            and covers(v.calibration, draft_hashes)
-            and not v.differences(facts)
-        ),
-        None,
-    )
-
-
-def covers(calibration: Calibration, draft_hashes: Sequence[str]) -> bool:
-    """Whether every draft was calibrated too."""
-    return all(h in calibration.draft_s for h in draft_hashes)
+    return next((v for v in views if v.holds(facts, draft_hashes)), None)
 
 
 def key_facts(experiment: ExperimentView) -> dict[str, object]:

@@ -8,16 +8,16 @@ import psutil
 from specdash.domain.arms import parse_arm
 from specdash.domain.memory import KV_BYTES_PER_ELEMENT, MemoryEstimate
 from specdash.engines.base import GenerationSettings
+from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.measured import MeasuredLoad
 from specdash.store.views import ModelView
 from specdash.worker.machine import allowed_cpus
 from specdash.worker.memory_check import estimate_request
-from specdash.worker.request import DEFAULT_N_CTX
+from specdash.worker.request import default_n_ctx
 
 _ANY_DRAFT = "draft-simple:model=draft"
 _KNOWN_SETTINGS = frozenset(f.name for f in fields(GenerationSettings))
-_ENGINE = "llama-cpp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,9 @@ def host_memory() -> HostMemory:
     return HostMemory(memory.available, memory.total)
 
 
-def default_context(target: ModelView) -> int:
-    """The context a new benchmark starts with."""
-    return min(DEFAULT_N_CTX, target.n_ctx_train or DEFAULT_N_CTX)
-
-
 def pair_estimate(target: ModelView, draft: ModelView | None) -> MemoryEstimate | None:
     """Target, and draft if there is one, with the settings a new benchmark starts with."""
-    generation = GenerationSettings(n_ctx=default_context(target), n_threads=allowed_cpus())
+    generation = GenerationSettings(n_ctx=default_n_ctx(target), n_threads=allowed_cpus())
     arms = (_ANY_DRAFT,) if draft is not None else ()
     return _estimate(target, () if draft is None else (draft,), arms, generation)
 
@@ -95,7 +90,7 @@ def measured_memory(
         is_known = target is not None and len(drafts) == len(load.draft_hashes)
         if not is_known or target is None or load.peak_rss_bytes is None:
             continue
-        if load.machine != machine or load.engine != _ENGINE:
+        if load.machine != machine or load.engine != DEFAULT_ENGINE:
             continue
         settings = _settings(load.generation)
         key = (load.target_hash, *sorted(load.draft_hashes), settings.n_ctx, settings.kv_type)

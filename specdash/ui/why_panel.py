@@ -189,7 +189,7 @@ def _prices(
         calibration is not None
         and own.depth is not None
         and len(own.draft_hashes) < 2
-        and calibration_part.covers(calibration, own.draft_hashes)
+        and calibration.covers(own.draft_hashes)
     ):
         costs = calibration.costs(next(iter(own.draft_hashes), None), own.depth)
         return Prices(costs, "from acceptance and calibration", _LONGEST)

@@ -6,7 +6,7 @@ from sqlmodel import Session
 
 from specdash.domain.arms import parse_arm
 from specdash.engines.llama_server_binary import ServerBinary, find_llama_server, read_binary
-from specdash.engines.registry import EngineInfo, engine_info
+from specdash.engines.registry import DEFAULT_ENGINE, EngineInfo, engine_info
 from specdash.errors import EngineError, UsageError
 from specdash.settings import Settings, load_settings
 from specdash.store.experiment_request import ExperimentRequest, arms_problem
@@ -20,7 +20,7 @@ MANAGED = "llama-server"
 
 def runs_here(request: ExperimentRequest) -> bool:
     """Whether specdash loads files of this machine for it, in process or in servers of its own."""
-    return request.server is None and request.engine in ("llama-cpp", MANAGED)
+    return request.server is None and request.engine in (DEFAULT_ENGINE, MANAGED)
 
 
 def engine_checks(

@@ -6,7 +6,13 @@ from specdash.worker.protocol import JobSpec, RunEvent, SpecCounters, SpecStep
 
 
 def run_event(
-    spec: JobSpec, index: int, run: PlannedRun, started_at: str, record: RunRecord
+    spec: JobSpec,
+    index: int,
+    run: PlannedRun,
+    started_at: str,
+    record: RunRecord,
+    *,
+    n_parallel: int = 1,
 ) -> RunEvent:
     """The run of one arm, by its index in the job."""
     steps = record.steps
@@ -18,6 +24,7 @@ def run_event(
         order_index=run.order_index,
         is_warmup=run.is_warmup,
         started_at=started_at,
+        n_parallel=n_parallel,
         counters=SpecCounters.model_validate(record.counters, from_attributes=True),
         drafter_counters={
             name: SpecCounters.model_validate(c, from_attributes=True)

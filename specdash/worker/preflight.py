@@ -19,6 +19,7 @@ from specdash.domain.pairing import PairVerdict
 from specdash.domain.plan import build_plan
 from specdash.domain.workload import Prompt
 from specdash.engines.probe_client import count_prompt_tokens, library_info
+from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.gguf.fit import kind_words
 from specdash.gguf.header import ModelKind
@@ -37,7 +38,6 @@ from specdash.worker.pairs import check_model_pair
 __all__ = ["Check", "preflight"]
 
 FEW_PROMPTS = 3
-_EMBEDDED = "llama-cpp"
 _FULL_PRECISION_KV = ("f32", "f16", "bf16")
 
 
@@ -203,7 +203,7 @@ def _hardware_checks(case: _Case) -> Iterator[Check]:
         )
     layers = (generation.gpu_layers, generation.draft_gpu_layers)
     if any(layers):
-        if case.request.engine == _EMBEDDED and not library_info().supports_gpu:
+        if case.request.engine == DEFAULT_ENGINE and not library_info().supports_gpu:
             yield Check(
                 "warn",
                 "gpu_layers",

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 from pydantic import TypeAdapter
@@ -21,8 +20,8 @@ from specdash.domain.prediction import PredictedTime, ReplayedText, predict_time
 from specdash.drafting.model_replay import DraftTable, replay_with_tables
 from specdash.drafting.prompt_lookup import LookupMemory
 from specdash.errors import EngineError, SpecdashError
+from specdash.settings import PROJECT_ROOT
 
-_PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _WORTH_A_PROCESS = 2000
 """Replays from which on another process saves more than its start takes."""
 _MOST_PROCESSES = 8
@@ -146,7 +145,7 @@ class _Child:
             [sys.executable, "-m", "specdash.worker.replaying"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=_PROJECT_ROOT,
+            cwd=PROJECT_ROOT,
         )
         if process.stdin is not None:
             process.stdin.write(_REQUEST.dump_json(self._request))

@@ -7,7 +7,7 @@ from sqlalchemy.engine import Engine
 
 from specdash.domain.arms import Arm, parse_arm
 from specdash.engines.base import GenerationSettings
-from specdash.engines.registry import engine_info
+from specdash.engines.registry import DEFAULT_ENGINE, engine_info
 from specdash.errors import NotFoundError, UsageError
 from specdash.settings import Settings
 from specdash.store.experiment_request import ExperimentRequest, no_server
@@ -20,7 +20,16 @@ from specdash.store.workloads import resolve_workload
 from specdash.worker.machine import allowed_cpus
 
 DEFAULT_N_CTX = 4096
-DEFAULT_ENGINE = "llama-cpp"
+
+
+def default_n_ctx(target: ModelView) -> int:
+    """The context where none is asked for: no longer than the model was trained for."""
+    return min(DEFAULT_N_CTX, target.n_ctx_train or DEFAULT_N_CTX)
+
+
+def default_threads(settings: Settings) -> int:
+    """Threads where none are asked for: as set for this machine, else the CPUs allowed here."""
+    return settings.threads or allowed_cpus()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,6 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
     drafts = {ref: _model(engine, server, ref).model_id for ref in references}
     with read_session(engine) as session:
         workload = resolve_workload(session, wish.workload)
-    trained = target.n_ctx_train or DEFAULT_N_CTX
     return ExperimentRequest(
         workload_id=workload.workload_id,
         target_model_id=target.model_id,
@@ -80,8 +88,8 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
         n_prompts=wish.n_prompts,
         max_tokens=wish.max_tokens,
         generation=GenerationSettings(
-            n_ctx=wish.n_ctx or min(DEFAULT_N_CTX, trained),
-            n_threads=wish.threads or settings.threads or allowed_cpus(),
+            n_ctx=wish.n_ctx or default_n_ctx(target),
+            n_threads=wish.threads or default_threads(settings),
             gpu_layers=wish.gpu_layers,
             draft_gpu_layers=wish.draft_gpu_layers,
             kv_type=wish.kv_type,

@@ -91,8 +91,9 @@ class Sweeping:
         else:
             for prompt, record in enumerate(sweep.records):
                 run = PlannedRun(turn.arm, prompt, turn.round, self._n_done, is_warmup=False)
-                event = run_event(spec, turn.arm, run, started_at, record)
-                self._send(event.model_copy(update={"n_parallel": turn.n_parallel}))
+                self._send(
+                    run_event(spec, turn.arm, run, started_at, record, n_parallel=turn.n_parallel)
+                )
                 self._n_done += 1
             wall_s = sweep.wall_s
             n_generated = sum(r.counters.n_generated for r in sweep.records)

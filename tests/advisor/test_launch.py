@@ -3,7 +3,7 @@
 import pytest
 
 from specdash.advisor.decision import Launch
-from specdash.advisor.launch import Files, launches
+from specdash.advisor.launch import Files, launches, llama_server
 from specdash.domain.arms import parse_arm
 from specdash.engines.base import GenerationSettings
 
@@ -56,8 +56,9 @@ def _launches(arm: str) -> dict[str, Launch]:
         ),
         (
             "draft-mtp:n_max=2",
-            "--spec-type draft-mtp --spec-draft-n-max 2 --spec-draft-n-min 0 --spec-draft-p-min 0 "
-            "--spec-draft-ngl 0 --spec-draft-type-k f16 --spec-draft-type-v f16 "
+            "--spec-type draft-mtp --spec-draft-n-max 2 --spec-draft-n-min 0 "
+            "--spec-draft-p-min 0.0 --spec-draft-ngl 0 "
+            "--spec-draft-type-k f16 --spec-draft-type-v f16 "
             "--spec-draft-threads 2 --spec-draft-threads-batch 2",
         ),
     ],
@@ -206,3 +207,9 @@ def test_an_engine_without_the_method_says_so(engine: str) -> None:
         assert entry.text is None
         assert entry.note is not None
         assert entry.note.endswith(words)
+
+
+def test_llama_server_says_so_where_it_cannot_run_a_chain() -> None:
+    arm = parse_arm("draft-simple:model=d+draft-eagle3:model=d")
+    entry = llama_server(arm, FILES, GenerationSettings())
+    assert (entry.text, entry.note) == (None, "llama-server takes one draft at a time.")

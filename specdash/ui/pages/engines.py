@@ -6,7 +6,7 @@ from datetime import datetime
 import streamlit as st
 
 from specdash.domain.arms import parse_arm
-from specdash.engines.registry import ENGINES, EngineInfo, engine_info
+from specdash.engines.registry import DEFAULT_ENGINE, ENGINES, EngineInfo, engine_info
 from specdash.errors import SpecdashError
 from specdash.store.servers import ServerView, add_server, labelled_arm, remove_server
 from specdash.store.tokens import checked_token, remove_token, save_token, token_path
@@ -35,7 +35,7 @@ def _here() -> None:
     found = managed_binary(data.settings())
     left, right = st.columns(2)
     with left, st.container(border=True, height="stretch"):
-        info = engine_info("llama-cpp")
+        info = engine_info(DEFAULT_ENGINE)
         st.markdown(f":material/memory: **{info.title}**")
         st.caption(info.summary)
     with right, st.container(border=True, height="stretch"):

@@ -167,7 +167,7 @@ def _prompts_table(report: ExperimentReport, arm: ArmSummary) -> None:
 
 def _choice(report: ExperimentReport, arm: ArmSummary) -> str:
     experiment = report.experiment
-    return choice_text(experiment.experiment_id, experiment.workload, arm.text)
+    return choice_text(experiment.experiment_id, experiment.workload, arm.text, experiment.engine)
 
 
 def _runs(report: ExperimentReport, runs: Sequence[RunView]) -> None:

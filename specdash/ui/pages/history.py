@@ -86,7 +86,7 @@ def _compare(chosen: Sequence[HistoryRow]) -> None:
     if len(chosen) != _COMPARED:
         st.caption("Select two rows to set them against each other.")
         return
-    a, b = (choice_text(r.experiment_id, r.workload, r.arm) for r in chosen)
+    a, b = (choice_text(r.experiment_id, r.workload, r.arm, r.engine) for r in chosen)
     nav.compare_link(a, b, "Compare the selected two")
 
 

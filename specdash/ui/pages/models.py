@@ -15,6 +15,7 @@ from specdash.ui import format as fmt
 from specdash.ui.demo import models_or_demo
 from specdash.ui.drafts import every_draft_for, targets
 from specdash.worker.pairs import documented_pairs
+from specdash.worker.request import default_n_ctx
 
 _QUANTISATIONS = ("Q8_0", "Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_0", "Q3_K_M", "Q2_K")
 _SCAN, _QUANTISE = "scan", "quantise"
@@ -136,7 +137,7 @@ def _drafts_of(models: Sequence[ModelView]) -> None:
         fitting = sum(d.verdict.compatible for d in found)
         st.markdown(
             f"**{fmt.out_of(fitting, len(found))}** can draft for {fmt.code(name)}. Memory is "
-            f"estimated for a context of {fmt.count(memory.default_context(target))} tokens."
+            f"estimated for a context of {fmt.count(default_n_ctx(target))} tokens."
         )
         results = data.history(HistoryFilter(targets=(name,), states=("succeeded",)))
         shown = pair_rows.draft_rows(

@@ -18,7 +18,7 @@ from specdash.ui import format as fmt
 from specdash.ui.demo import models_or_demo
 from specdash.ui.engine_form import EngineChoice
 from specdash.worker.machine import allowed_cpus
-from specdash.worker.request import DEFAULT_N_CTX
+from specdash.worker.request import default_n_ctx
 
 _KV_TYPES = ("f16", "q8_0", "q4_0")
 _SECOND_OFF = "off#2"
@@ -145,7 +145,7 @@ def _server_generation(choice: EngineChoice, target: ModelView) -> GenerationSet
             "Context (tokens)",
             min_value=64,
             max_value=1_048_576,
-            value=min(DEFAULT_N_CTX, target.n_ctx_train or DEFAULT_N_CTX),
+            value=default_n_ctx(target),
             key=f"new_ctx_{target.model_id}",
             help="The model is loaded with it, and unloaded afterwards.",
         )
@@ -170,7 +170,7 @@ def _generation(target: ModelView) -> GenerationSettings:
                 "Context (tokens)",
                 min_value=64,
                 max_value=1_048_576,
-                value=min(DEFAULT_N_CTX, target.n_ctx_train or DEFAULT_N_CTX),
+                value=default_n_ctx(target),
                 key=f"new_ctx_{target.model_id}",
             )
             threads = st.number_input(
