@@ -1,33 +1,46 @@
 """Successive elimination: which arms leave a search because another is clearly faster (METHOD 6).
 
-Arms are looked at after every block, and the best of them is picked for its luck, so both are paid
-for: Holm over all pairs of arms still in, at 5 % shared out evenly over the looks. An arm that
-equals the best then leaves in at most 5 % of searches.
+A search chooses and proves nothing: the arm it ends with is confirmed on other prompts. To lose an
+arm that equals the best costs nothing; to lose all that come near it costs speed. So an arm is
+compared with the leader alone, by the interval that every verdict rests on, and no correction is
+made for looking several times; looks stand further and further apart instead.
+``benchmarks.elimination_check`` counts how often every arm within 2 % of the best leaves.
 """
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from specdash.domain.multiple import LogSpeeds, holm, paired_samples
-from specdash.domain.statistics import MIN_PROMPTS, Estimate, estimate
-from specdash.domain.verdict import PRACTICAL_DIFFERENCE
+from specdash.domain.multiple import LogSpeeds, paired_samples
+from specdash.domain.statistics import (
+    MIN_PROMPTS,
+    Estimate,
+    PromptSample,
+    across_prompts,
+    estimate,
+    mean_estimate,
+    mix_shares,
+    strata,
+)
+from specdash.domain.verdict import Verdict, decide
 
-ERROR_SHARE = 0.05
-"""Of searches in which an arm that equals the best may leave."""
-_MARGIN = math.log1p(PRACTICAL_DIFFERENCE)
+_LOOK_GROWTH = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """An arm that leaves, and the leader it is clearly below."""
+    """An arm that leaves, and the one it is clearly below."""
 
     arm: int
-    leader: int
-    ratio_to_leader: float
-    """Its speed over the leader's."""
+    rival: int
+    ratio_to_rival: float
+    """Its speed over the rival's."""
     n_prompts: int
+
+
+def next_look(n_blocks: int) -> int:
+    """After how many blocks to look again: 3, 5, 8, 12, 18 and so on."""
+    return math.ceil(_LOOK_GROWTH * n_blocks)
 
 
 def leaving(
@@ -35,47 +48,75 @@ def leaving(
     categories: Mapping[int, str],
     weights: Mapping[str, float] | None = None,
     *,
-    n_looks: int,
-    staying: Collection[int] = (),
+    reference: int,
 ) -> tuple[Leaving, ...]:
-    """Arms that are slower than the leader by more than a practical difference.
+    """Arms that are slower than the leader, or than ``reference``, by the word of a verdict.
 
-    ``speeds`` are those of the arms still in; arms of ``staying`` are compared and never leave.
-    ``n_looks`` is how often the whole search looks.
+    ``speeds`` are those of the arms still in, the reference among them. The leader is the fastest
+    of the others; it stays even where the reference is faster, because the answer is about it.
     """
-    arms = sorted(speeds)
-    pairs = list(combinations(arms, 2))
-    results = {(a, b): _result(speeds[a], speeds[b], categories, weights) for a, b in pairs}
-    if not pairs or any(result is None for result in results.values()):
+    against = {
+        arm: result.log_ratio
+        for arm in sorted(speeds)
+        if arm != reference
+        and (result := _compare(speeds[arm], speeds[reference], categories, weights))
+    }
+    if not against:
         return ()
-    level = ERROR_SHARE / max(1, n_looks)
-    p_values = holm([_p_value(results[pair]) for pair in pairs])
-    leader = max(arms, key=lambda arm: _against(results, arm, arms[0]))
-    found: list[Leaving] = []
-    for (a, b), p in zip(pairs, p_values, strict=True):
-        arm = b if a == leader else a
-        result = results[a, b]
-        if p < level and leader in (a, b) and arm not in staying and result is not None:
-            ratio = math.exp(_against(results, arm, leader))
-            found.append(Leaving(arm, leader, ratio, result.n))
-    return tuple(found)
+    leader = max(against, key=against.__getitem__)
+    found = [
+        _below((leader, reference), arm, speeds, categories, weights)
+        for arm in against
+        if arm != leader
+    ]
+    return tuple(one for one in found if one is not None)
 
 
-def _result(
-    a: LogSpeeds, b: LogSpeeds, categories: Mapping[int, str], weights: Mapping[str, float] | None
+def _below(
+    rivals: Collection[int],
+    arm: int,
+    speeds: Mapping[int, LogSpeeds],
+    categories: Mapping[int, str],
+    weights: Mapping[str, float] | None,
+) -> Leaving | None:
+    for rival in rivals:
+        result = _compare(speeds[arm], speeds[rival], categories, weights)
+        if result is not None and decide(*across_prompts(result)) is Verdict.SLOWER:
+            return Leaving(arm, rival, result.ratio, result.n)
+    return None
+
+
+def _compare(
+    on: LogSpeeds,
+    off: LogSpeeds,
+    categories: Mapping[int, str],
+    weights: Mapping[str, float] | None,
 ) -> Estimate | None:
-    return estimate(paired_samples(a, b, categories), weights)
+    """Stratified where each category has its own variance, else with one spread for all.
+
+    A category of one or two prompts tells next to nothing about its variance; the spread of all
+    prompts, which holds what sets categories apart as well, errs on the side of staying.
+    """
+    samples = paired_samples(on, off, categories)
+    groups = strata(samples, weights)
+    if all(len(group.samples) >= MIN_PROMPTS for group in groups):
+        return estimate(samples, weights)
+    return _with_one_spread(samples, weights)
 
 
-def _p_value(result: Estimate | None) -> float:
-    p = result.p_value(_MARGIN) if result is not None and result.n >= MIN_PROMPTS else None
-    return 1.0 if p is None else p
-
-
-def _against(results: Mapping[tuple[int, int], Estimate | None], arm: int, other: int) -> float:
-    """ln(speed of ``arm`` / speed of ``other``)."""
-    if arm == other:
-        return 0.0
-    result = results[min(arm, other), max(arm, other)]
-    assert result is not None
-    return result.log_ratio if arm < other else -result.log_ratio
+def _with_one_spread(
+    samples: Sequence[PromptSample], weights: Mapping[str, float] | None
+) -> Estimate:
+    """Mean by the weights of the categories; its standard error by the spread of all prompts."""
+    sizes: dict[str, int] = {}
+    for sample in samples:
+        sizes[sample.category] = sizes.get(sample.category, 0) + 1
+    share = mix_shares(sizes, weights)
+    kept = [s for s in samples if share[s.category] > 0]
+    each = [share[s.category] / sizes[s.category] for s in kept]
+    plain = mean_estimate([s.mean for s in kept])
+    mean = math.fsum(w * s.mean for w, s in zip(each, kept, strict=True))
+    if plain.standard_error is None:
+        return replace(plain, log_ratio=mean)
+    widening = math.sqrt(len(kept) * math.fsum(w * w for w in each))
+    return replace(plain, log_ratio=mean, standard_error=plain.standard_error * widening)

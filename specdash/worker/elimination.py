@@ -20,7 +20,7 @@ class Leaver:
 
 
 class Elimination:
-    """Who is still in. ``n_blocks`` are all that the job planned, ``off`` never leaves."""
+    """Who is still in; ``off`` and the leader never leave."""
 
     def __init__(
         self,
@@ -28,40 +28,36 @@ class Elimination:
         arms: Mapping[int, Arm],
         categories: Mapping[int, str],
         weights: Mapping[str, float],
-        n_blocks: int,
     ) -> None:
         self._from_prompts = spec.from_prompts
         self._arms = dict(arms)
         self._baseline = next(index for index, arm in arms.items() if arm.is_baseline)
         self._categories = categories
         self._weights = weights or None
-        self._n_looks = max(1, n_blocks - spec.from_prompts + 1)
+        self._from_blocks = spec.from_prompts
 
     def look(self, runs: "Sequence[BlockRun]") -> list[Leaver]:
-        """Arms that leave now; ``runs`` are all measured so far, arms as indices."""
+        """Arms that leave after a block; ``runs`` are all measured so far, arms as indices."""
         # scipy takes memory and time that only this needs.
         from specdash.domain.blocks import arrange
-        from specdash.domain.elimination import leaving
+        from specdash.domain.elimination import leaving, next_look
 
         blocks = arrange(runs)
         speeds = {arm: blocks.log_speeds(arm) for arm in self._arms}
-        if len({prompt for prompt, _ in speeds[self._baseline]}) < self._from_prompts:
+        plain = speeds[self._baseline]
+        n_prompts = len({prompt for prompt, _ in plain})
+        if n_prompts < self._from_prompts or len(plain) < self._from_blocks:
             return []
-        found = leaving(
-            speeds,
-            self._categories,
-            self._weights,
-            n_looks=self._n_looks,
-            staying=(self._baseline,),
-        )
+        self._from_blocks = next_look(len(plain))
+        found = leaving(speeds, self._categories, self._weights, reference=self._baseline)
         leavers = []
         for one in found:
             ratio = self._ratio(speeds, one.arm)
-            if one.leader == self._baseline:
+            if one.rival == self._baseline:
                 below = "clearly slower than off"
             else:
-                leader = self._arms[one.leader].text()
-                below = f"clearly below {self._ratio(speeds, one.leader):.2f}x of {leader}"
+                leader = self._arms[one.rival].text()
+                below = f"clearly below {self._ratio(speeds, one.rival):.2f}x of {leader}"
             reason = f"It left the search after {one.n_prompts} prompts: {ratio:.2f}x, {below}."
             leavers.append(Leaver(one.arm, reason))
         for leaver in leavers:

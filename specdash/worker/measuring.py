@@ -97,9 +97,7 @@ class Measuring:
         self._elimination: Elimination | None = None
         if spec.elimination is not None:
             categories = dict(enumerate(p.category for p in prepared))
-            self._elimination = Elimination(
-                spec.elimination, ready, categories, spec.weights, n_blocks
-            )
+            self._elimination = Elimination(spec.elimination, ready, categories, spec.weights)
         began = clock() if began is None else began
         self._deadline = None if spec.budget_s is None else began + spec.budget_s
 
@@ -180,10 +178,13 @@ class Measuring:
         return self.budget_ended
 
     def _let_leave(self, indices: Sequence[int], run: PlannedRun) -> None:
-        """After each block: arms that are clearly below the leader run no more."""
-        if self._elimination is None or run.is_warmup:
+        """After a block that others follow: arms that are clearly below the leader run no more.
+
+        After the last one nothing can be saved, and who ran it all keeps its verdict.
+        """
+        if self._elimination is None or run.is_warmup or not self._queue:
             return
-        if not self._queue or _block(self._queue[0]) != _block(run):
+        if _block(self._queue[0]) != _block(run):
             for leaver in self._elimination.look(self._block_runs()):
                 self._left[leaver.arm] = leaver.reason
                 self._send_arm(leaver.arm, "partial", leaver.reason)
