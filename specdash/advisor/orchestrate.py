@@ -27,6 +27,7 @@ from specdash.settings import Settings
 from specdash.store.advices import (
     AdviceView,
     active_advice_ids,
+    charge,
     experiment_by_requester,
     get_advice,
     update_advice,
@@ -36,6 +37,7 @@ from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.jobs import cancel, retry
 from specdash.store.session import read_session
 from specdash.store.tables import ACTIVE_JOB_STATES, utc_now
+from specdash.store.views import JobView
 from specdash.worker.locks import try_advisor_lock
 
 _STEPS: tuple[Step, ...] = ("baseline", "search", "confirm")
@@ -83,7 +85,7 @@ def _move(engine: Engine, settings: Settings, advice: AdviceView) -> None:
         began = advice.started_at or utc_now()
         update_advice(engine, advice.advice_id, state="running", started_at=began)
         if job is not None and job.state not in (*ACTIVE_JOB_STATES, "succeeded"):
-            retry(engine, job.job_id)
+            _try_again(engine, settings, advice, job)
             return
     if job is not None and job.state in ACTIVE_JOB_STATES:
         return
@@ -96,6 +98,17 @@ def _move(engine: Engine, settings: Settings, advice: AdviceView) -> None:
         _end(engine, advice.advice_id, job.state, f"The {step} {_ENDED[job.state]}: {said}")
         return
     _next_step(engine, settings, advice)
+
+
+def _try_again(engine: Engine, settings: Settings, advice: AdviceView, job: JobView) -> None:
+    """The stopped step anew, in what its first attempt left of the budget."""
+    with read_session(engine) as session:
+        left_s = steps.load_context(session, advice).left_s
+    if left_s <= 0:
+        _answer(engine, settings, advice)
+        return
+    charge(engine, advice.advice_id, steps.job_seconds(job))
+    retry(engine, job.job_id, budget_s=left_s)
 
 
 def _cancel(engine: Engine, advice: AdviceView) -> None:

@@ -30,6 +30,8 @@ from specdash.store.tables import (
 from specdash.store.views import JobView
 
 RESUMABLE_STATES = ("interrupted", "cancelled", "failed")
+_LOST_S = "lost_s"
+"""Beside what was asked, in the same column: no question has a field of this name."""
 RESUMED_WITHIN = timedelta(days=1)
 """Asking the same again goes on with what was stopped, unless it is older than this."""
 
@@ -59,6 +61,8 @@ class AdviceView:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    lost_s: float = 0.0
+    """What attempts took that were stopped and tried again."""
 
     @property
     def is_active(self) -> bool:
@@ -202,6 +206,15 @@ def update_advice(engine: Engine, advice_id: int, **values: object) -> None:
         session.exec(sa.update(Advice).where(col(Advice.id) == advice_id).values(**values))
 
 
+def charge(engine: Engine, advice_id: int, seconds: float) -> None:
+    """Count an attempt that is tried again against the budget; its job forgets when it ran."""
+    with write_session(engine) as session:
+        advice = _row(session, advice_id)
+        lost_s = advice.request.get(_LOST_S, 0.0) + seconds
+        advice.request = {**advice.request, _LOST_S: lost_s}
+        session.add(advice)
+
+
 def list_predictions(session: Session, experiment_id: int) -> Sequence[PredictedArm]:
     """What was predicted from the texts of an experiment, the best first."""
     statement = (
@@ -308,7 +321,7 @@ def _views(session: Session, statement: Any) -> list[AdviceView]:
                 workload_id=row.workload_id,
                 workload=workload,
                 workload_version=version,
-                request=dict(row.request),
+                request={k: v for k, v in row.request.items() if k != _LOST_S},
                 plan=dict(row.plan) if row.plan is not None else None,
                 result=dict(row.result) if row.result is not None else None,
                 baseline_experiment_id=row.baseline_experiment_id,
@@ -321,6 +334,7 @@ def _views(session: Session, statement: Any) -> list[AdviceView]:
                 created_at=row.created_at,
                 started_at=row.started_at,
                 finished_at=row.finished_at,
+                lost_s=row.request.get(_LOST_S, 0.0),
             )
         )
     return found

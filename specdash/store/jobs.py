@@ -8,7 +8,7 @@ from sqlmodel import Session, col, select
 
 from specdash.errors import NotFoundError, UsageError
 from specdash.store.session import write_session
-from specdash.store.tables import ACTIVE_JOB_STATES, ExperimentArm, Job, utc_now
+from specdash.store.tables import ACTIVE_JOB_STATES, Experiment, ExperimentArm, Job, utc_now
 
 
 def cancel(engine: Engine, job_id: int) -> str:
@@ -28,8 +28,11 @@ def cancel(engine: Engine, job_id: int) -> str:
         return job.state
 
 
-def retry(engine: Engine, job_id: int) -> int:
-    """Queue a failed, cancelled or interrupted job again and return its new attempt."""
+def retry(engine: Engine, job_id: int, *, budget_s: float | None = None) -> int:
+    """Queue a failed, cancelled or interrupted job again and return its new attempt.
+
+    ``budget_s`` is the most that its runs may take now; never more than they might at first.
+    """
     with write_session(engine) as session:
         job = _job(session, job_id)
         if job.state in (*ACTIVE_JOB_STATES, "succeeded"):
@@ -48,12 +51,22 @@ def retry(engine: Engine, job_id: int) -> int:
         job.done = 0
         job.cancel_requested = False
         session.add(job)
+        if budget_s is not None:
+            _shorten(session, job.experiment_id, budget_s)
         session.exec(
             sa.update(ExperimentArm)
             .where(col(ExperimentArm.experiment_id) == job.experiment_id)
             .values(status="pending", reason=None)
         )
         return job.attempt
+
+
+def _shorten(session: Session, experiment_id: int, budget_s: float) -> None:
+    experiment = session.get_one(Experiment, experiment_id)
+    planned = experiment.protocol.get("budget_s")
+    if planned is not None and budget_s < planned:
+        experiment.protocol = {**experiment.protocol, "budget_s": budget_s}
+        session.add(experiment)
 
 
 def move(engine: Engine, job_id: int, direction: Literal["up", "down"]) -> None:

@@ -1,7 +1,7 @@
 """The queue as the worker uses it: claim, heartbeat, finish, and what dead workers left behind."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
@@ -170,7 +170,8 @@ def reap(engine: Engine, ours: tuple[int, int | None] | None = None) -> list[int
             "What was measured is kept; try the job again to measure all of it.",
         )
         with write_session(engine) as session:
-            _finish(session, known_id(job.id), outcome)
+            # Nobody may have noticed for days: what it took ends with its last sign of life.
+            _finish(session, known_id(job.id), outcome, ended_at=job.heartbeat_at)
     return [known_id(job.id) for job, _ in stale]
 
 
@@ -184,14 +185,16 @@ def _is_run(job: Job, worker: WorkerRow | None, ours: tuple[int, int | None] | N
     return find_process(worker.pid, worker.pid_started_at) is not None
 
 
-def _finish(session: Session, job_id: int, outcome: Outcome) -> None:
+def _finish(
+    session: Session, job_id: int, outcome: Outcome, ended_at: datetime | None = None
+) -> None:
     job = session.get_one(Job, job_id)
     if job.state != "running":
         return
     job.state = outcome.state
     job.error_kind = outcome.error_kind
     job.error_text = outcome.error_text
-    job.finished_at = utc_now()
+    job.finished_at = ended_at or utc_now()
     job.phase = None
     job.eta_s = None
     session.add(job)

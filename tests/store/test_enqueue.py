@@ -8,7 +8,8 @@ from sqlmodel import col, select
 
 from specdash.engines.base import GenerationSettings
 from specdash.errors import ModelError, NotFoundError, UsageError
-from specdash.store.enqueue import DuplicateError, find_similar
+from specdash.store.enqueue import DuplicateError, find_similar, queue_experiment
+from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.jobs import cancel, move, retry
 from specdash.store.queries import experiment_report, get_job, list_jobs
 from specdash.store.session import read_session, write_session
@@ -231,6 +232,21 @@ def test_retry_queues_a_new_attempt_with_fresh_arms(
     assert (job.state, job.attempt, job.error_text, job.done) == ("queued", 2, None, 0)
     assert [a.status for a in after.arms] == ["pending", "pending"]
     assert [a.n_runs for a in after.arms] == [0, 0]
+
+
+def test_a_retry_may_get_less_time_and_never_more(
+    engine: Engine, workload: int, target: int
+) -> None:
+    request = ExperimentRequest(workload, target, (), engine="scripted", budget_s=60.0)
+    queued = queue_experiment(engine, request)
+    for budget_s, left in ((90.0, 60.0), (20.0, 20.0), (None, 20.0)):
+        cancel(engine, queued.job_id)
+        retry(engine, queued.job_id, budget_s=budget_s)
+        with read_session(engine) as session:
+            assert (
+                experiment_report(session, queued.experiment_id).experiment.protocol["budget_s"]
+                == left
+            )
 
 
 def test_a_succeeded_job_is_not_retried(engine: Engine, workload: int, target: int) -> None:

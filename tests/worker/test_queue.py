@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import psutil
 import sqlalchemy as sa
+from sqlmodel import col
 
 from specdash.store.hosts import process_start
 from specdash.store.session import read_session, write_session
@@ -61,6 +62,19 @@ def test_a_job_our_own_worker_lost_is_interrupted(lab: Lab) -> None:
         queue.claim(lab.engine, worker_id, queued.job_id)
     assert queue.reap(lab.engine, (worker_id, kept.job_id)) == [lost.job_id]
     assert [lab.job(q).state for q in (kept, lost)] == ["running", "interrupted"]
+
+
+def test_a_lost_job_ended_with_its_last_sign_of_life(lab: Lab) -> None:
+    queued = lab.queue()
+    dead = _sleeper()
+    lab.claim(queued, dead.pid)
+    dead.kill()
+    dead.wait()
+    seen = utc_now() - timedelta(days=2)
+    with write_session(lab.engine) as session:
+        session.exec(sa.update(Job).where(col(Job.id) == queued.job_id).values(heartbeat_at=seen))
+    queue.reap(lab.engine)
+    assert lab.job(queued).finished_at == seen
 
 
 def test_a_dead_workers_job_is_interrupted_and_its_runner_ended(lab: Lab) -> None:
