@@ -1,5 +1,6 @@
 """The answer of an advice from what its steps stored: judged, priced and ready to type."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,9 @@ from specdash.advisor.launch import Files, launches
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.steps import Context, searched_winner, step_summaries
 from specdash.domain.arms import OFF_ARM, parse_arm
+from specdash.domain.power import detectable_again
+from specdash.domain.statistics import MIN_PROMPTS, PromptSample, estimate
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 from specdash.engines.llama_server_binary import find_llama_server
 from specdash.errors import EngineError
 from specdash.settings import Settings
@@ -53,9 +57,24 @@ def conclude(
     drafts = [d for d in context.drafts if d.name in names]
     return replace(
         decision,
+        smallest_gain=_smallest_gain(session, context, considered),
         key_fields=key_fields(views[-1], drafts) if views else {},
         launches=launches(arm, _files(settings, context), context.question.generation),
     )
+
+
+def _smallest_gain(session: Session, context: Context, considered: str | None) -> float | None:
+    """From the spread that the confirmation of this arm found; ``None`` without one."""
+    summaries = step_summaries(session, context, context.advice.confirm_experiment_id)
+    confirmed = next((a for a in summaries if a.text == considered), None)
+    if confirmed is None:
+        return None
+    samples = [
+        PromptSample(p.prompt_id, p.category, (math.log(p.ratio),)) for p in confirmed.prompts
+    ]
+    result = estimate(samples, context.mix)
+    effect = detectable_again(result) if result is not None and result.n >= MIN_PROMPTS else None
+    return None if effect is None else math.expm1(effect + math.log1p(PRACTICAL_DIFFERENCE))
 
 
 def _cut_short(
@@ -66,7 +85,7 @@ def _cut_short(
     for step, view in zip(_STEPS, views, strict=False):
         if view.job.error_kind == "time_limit":
             steps.append((step, "stopped"))
-        elif view.environment.get("budget_ended"):
+        elif view.job.state != "succeeded" or view.environment.get("budget_ended"):
             steps.append((step, "unfinished"))
     if plan is not None:
         if context.advice.search_experiment_id is None and plan.arms:

@@ -116,6 +116,8 @@ class Decision:
     """Of the considered arm, from the confirmation, else from the search."""
     is_confirmed: bool = False
     """Whether ``ratio`` comes from prompts that were not used to choose the arm."""
+    smallest_gain: float | None = None
+    """Share by which an arm must be faster to be called so by such a confirmation, 4 times in 5."""
     total_time_ratio: float | None = None
     """Total decode time off / on over the mix; ranks where a mix is given."""
     tied: tuple[str, ...] = ()

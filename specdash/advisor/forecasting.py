@@ -7,6 +7,7 @@ import psutil
 
 from specdash.advisor.decision import Candidate, Ratio
 from specdash.advisor.drafts import Offer
+from specdash.advisor.effort import rounds_in
 from specdash.advisor.ladder import Forecast, climb, family_of, lookup_bytes, rung_of
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.question import Question
@@ -104,8 +105,13 @@ def make_plan(
     costs: Costs,
     *,
     budget_s: float,
+    most_arms: int,
+    most_rounds: int,
 ) -> SearchPlan:
-    """Forecasts of every arm the search's engine runs, the ladder over them, and the shortlist."""
+    """Forecasts of every arm the search's engine runs, the ladder over them, and the shortlist.
+
+    ``budget_s`` is that of the search; time that arms leave goes into rounds.
+    """
     allowed = engine_info(offer.search_engine).methods_for(by_address=False)
     parsed = [(parse_arm(row.arm), row) for row in predictions]
     forecasts = [
@@ -122,7 +128,9 @@ def make_plan(
         budget_s=budget_s - costs.off_s(),
         cost_s=costs.arm_s,
         free_bytes=free,
+        most=most_arms,
     )
+    per_round_s = costs.off_s() + sum(map(costs.arm_s, found.chosen))
     return SearchPlan(
         search_keys=split.search,
         confirm_keys=split.confirm,
@@ -134,6 +142,7 @@ def make_plan(
             *(_candidate(s.forecast, "skipped", s.reason) for s in found.skipped),
         ),
         n_predicted=sum(f.predicted is not None for f in forecasts),
+        rounds=rounds_in(budget_s, per_round_s, most_rounds),
         free_bytes=free,
     )
 

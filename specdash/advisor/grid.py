@@ -6,7 +6,7 @@ span all of that. Values repeat in no arm: each configuration stands once, by id
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from itertools import permutations, product
 
 from specdash.domain.arms import Arm, make_call
 from specdash.domain.methods import ParamValue
@@ -57,15 +57,15 @@ def draft_grid(reference: str) -> tuple[Arm, ...]:
 def chains(
     ngram_arms: Sequence[Arm], draft_arms: Sequence[Arm], *, best: int = 3
 ) -> tuple[Arm, ...]:
-    """The best n-gram arms, each of another method, before the best arms of each draft model.
+    """The best n-gram arms, each of another method, in pairs and before each draft's best arms.
 
-    Both sequences come best first.
+    Both sequences come best first. Of a chain the first method that proposes anything counts, so
+    the two orders of a pair are two arms.
     """
     lookups = _firsts(ngram_arms, lambda a: a.calls[0].method, each=1)[:best]
     drafts = _firsts(draft_arms, lambda a: a.draft_models[0], each=best)
-    return _distinct(
-        Arm((*first.calls, *second.calls)) for first, second in product(lookups, drafts)
-    )
+    pairs = [*permutations(lookups, 2), *product(lookups, drafts)]
+    return _distinct(Arm((*first.calls, *second.calls)) for first, second in pairs)
 
 
 def _firsts(arms: Sequence[Arm], group: Callable[[Arm], str], *, each: int) -> list[Arm]:

@@ -27,7 +27,14 @@ PREDICTION_ERROR = 0.10
 """Of a predicted ratio, nine times in ten."""
 MOST_GAIN = (1 + PREDICTION_ERROR) / (1 - PREDICTION_ERROR)
 """By which an arm may beat another of the same prediction, when both err."""
-_POOL_BYTES = {"ngram-map-k": 2 << 20, "ngram-map-k4v": 2 << 20, "ngram-mod": 16 << 20}
+_POOL_BYTES = {
+    "ngram-map-k": 2 << 20,
+    "ngram-map-k4v": 2 << 20,
+    "ngram-mod": 16 << 20,
+    "ngram-cache": 4 << 20,
+}
+"""What the descriptions of the methods say; a cache of every n-gram up to four tokens takes about
+1 KiB a token."""
 
 
 @dataclass(frozen=True, slots=True)

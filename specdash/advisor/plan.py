@@ -23,6 +23,8 @@ class SearchPlan:
     candidates: tuple[Candidate, ...] = ()
     """Status ``open``: to be measured; ``skipped``: why not."""
     n_predicted: int = 0
+    rounds: int = 1
+    """Of the search."""
     free_bytes: int | None = None
 
     @property

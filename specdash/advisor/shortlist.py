@@ -1,13 +1,15 @@
 """From hundreds of predictions to the few arms that are measured, and why the others are not."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specdash.advisor.decision import Rung
 from specdash.advisor.ladder import MOST_GAIN, Forecast, fits
+from specdash.domain.arms import Arm, parse_arm
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
-MOST_ARMS = 6
-_MOST_OF_A_FAMILY = 2
+_FAMILIES = 3
+"""At least so many kinds of arms are in a full list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,11 @@ def choose(
     budget_s: float,
     cost_s: Callable[[Forecast], float],
     free_bytes: int | None = None,
-    most: int = MOST_ARMS,
+    most: int,
 ) -> Shortlist:
     """The best of each open rung, then the best of each family, then second ones, as time allows.
 
-    One arm is always chosen. ``cost_s`` is what measuring an arm takes.
+    One arm is always chosen, and at most ``most``. ``cost_s`` is what measuring an arm takes.
     """
     openings = {r.name for r in rungs if r.state == "open"}
     too_large = {r.name for r in rungs if r.state == "too-large"}
@@ -45,7 +47,8 @@ def choose(
     ranked = sorted(usable, key=lambda f: (f.value is None, -(f.value or 0.0)))
     musts = [next(f for f in ranked if f.rung == r.name) for r in rungs if r.name in openings]
     best = max((f.value for f in ranked if f.value is not None), default=None)
-    queue = [*musts, *(f for f in _by_family(ranked) if f not in musts)]
+    alone = {f.arm: f for f in ranked}
+    queue = [*musts, *(f for f in _by_family(ranked, most // _FAMILIES) if f not in musts)]
     chosen: list[Forecast] = []
     skipped = [
         Skipped(first, "Its rung of the ladder is not worth it.")
@@ -54,7 +57,9 @@ def choose(
     left_s = budget_s
     firsts = set(map(id, _firsts(ranked)))
     for forecast in queue:
-        reason = None if forecast in musts else _hopeless(forecast, best)
+        reason = None
+        if forecast not in musts:
+            reason = _hopeless(forecast, best) or _adds_nothing(forecast, alone)
         if reason is None and len(chosen) >= most:
             reason = f"{most} arms are measured, and others are predicted better."
         if reason is None and chosen and cost_s(forecast) > left_s:
@@ -68,14 +73,14 @@ def choose(
     return Shortlist(tuple(chosen), tuple(skipped))
 
 
-def _by_family(ranked: Sequence[Forecast]) -> list[Forecast]:
-    """First all families' best in order, then their second ones."""
+def _by_family(ranked: Sequence[Forecast], most_each: int) -> list[Forecast]:
+    """First all families' best in order, then their second ones, and so on."""
     seen: dict[str, int] = {}
-    turns: list[list[Forecast]] = [[] for _ in range(_MOST_OF_A_FAMILY)]
+    turns: list[list[Forecast]] = [[] for _ in range(most_each)]
     for forecast in ranked:
         n = seen.get(forecast.family, 0)
         seen[forecast.family] = n + 1
-        if n < _MOST_OF_A_FAMILY:
+        if n < most_each:
             turns[n].append(forecast)
     return [f for turn in turns for f in turn]
 
@@ -99,3 +104,20 @@ def _hopeless(forecast: Forecast, best: float | None) -> str | None:
     if best is not None and predicted.value * MOST_GAIN < best:
         return f"Predicted at {predicted.value:.2f}x, too far below the best with {best:.2f}x."
     return None
+
+
+def _adds_nothing(forecast: Forecast, alone: Mapping[str, Forecast]) -> str | None:
+    """Why a chain that is no faster than one of its parts need not be measured."""
+    calls = parse_arm(forecast.arm).calls
+    if len(calls) == 1 or forecast.value is None:
+        return None
+    parts = [part for c in calls if (part := alone.get(Arm((c,)).text())) and part.value]
+    best = max(parts, key=lambda f: f.value or 0.0, default=None)
+    if best is None or best.value is None:
+        return None
+    if forecast.value > best.value * (1 + PRACTICAL_DIFFERENCE):
+        return None
+    return (
+        f"Predicted at {forecast.value:.2f}x, no practical gain over {best.arm} alone with "
+        f"{best.value:.2f}x."
+    )

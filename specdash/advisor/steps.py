@@ -8,6 +8,12 @@ from datetime import timedelta
 from sqlmodel import Session
 
 from specdash.advisor.drafts import make_offer, plain_drafts
+from specdash.advisor.effort import (
+    most_arms,
+    most_confirm_rounds,
+    most_search_rounds,
+    rounds_in,
+)
 from specdash.advisor.expiry import installed_version
 from specdash.advisor.forecasting import Costs, MemoryPrices, make_plan
 from specdash.advisor.grid import draft_grid, ngram_grid
@@ -24,19 +30,18 @@ from specdash.store.advices import AdviceView, job_of, list_predictions, summari
 from specdash.store.calibrations import calibration_of, newest_calibration
 from specdash.store.experiment_request import ExperimentRequest, PredictionRequest
 from specdash.store.queries import get_experiment, get_model, get_workload, list_runs
-from specdash.store.views import ModelView, RunView
+from specdash.store.views import JobView, ModelView, RunView
 from specdash.worker.machine import machine_facts
 
 BASELINE_SHARE = 0.4
 """Of the budget, the most that the baseline may take."""
-SEARCH_SHARE = 0.6
+SEARCH_SHARE = 0.5
 """Of what is left after it, the least that the search may take; a confirmation keeps the rest."""
 _LATE, _LATE_S = 1.5, 60.0
 """A job that takes so many times what is left of the budget, and so many seconds, is stopped."""
 FRESH = timedelta(days=7)
 """An older calibration is measured anew, though its key is the same."""
 ELIMINATE_FROM = 3
-CONFIRM_ROUNDS = 3
 _CHAIN_BEST = 3
 _FULL_CALIBRATION_S = 300.0
 _REPLAYED_BY = {"llama-server": DEFAULT_ENGINE}
@@ -73,12 +78,15 @@ def load_context(session: Session, advice: AdviceView) -> Context:
         drafts=tuple(get_model(session, model_id) for model_id in question.draft_ids),
         split=split_prompts({p.key: p.category for p in workload.prompts}),
         mix=dict(question.mix or workload.weights),
-        used_s=math.fsum(
-            (job.finished_at - job.started_at).total_seconds()
-            for job in jobs
-            if job.started_at is not None and job.finished_at is not None
-        ),
+        used_s=advice.lost_s + math.fsum(map(job_seconds, jobs)),
     )
+
+
+def job_seconds(job: JobView) -> float:
+    """What the job's last attempt took; 0 for one that did not begin or has not ended."""
+    if job.started_at is None or job.finished_at is None:
+        return 0.0
+    return (job.finished_at - job.started_at).total_seconds()
 
 
 def baseline_request(session: Session, context: Context) -> ExperimentRequest:
@@ -88,7 +96,7 @@ def baseline_request(session: Session, context: Context) -> ExperimentRequest:
     arms: list[Arm] = [*ngram_grid(), *(a for d in drafts for a in draft_grid(d.name))]
     engine = _REPLAYED_BY.get(question.engine, question.engine)
     known = _fresh_calibration(session, context, engine, drafts)
-    prediction = PredictionRequest(tuple(arms), known, chain_best=_CHAIN_BEST if drafts else 0)
+    prediction = PredictionRequest(tuple(arms), known, chain_best=_CHAIN_BEST)
     return _request(
         context,
         "baseline",
@@ -113,6 +121,8 @@ def plan_search(session: Session, settings: Settings, context: Context) -> Searc
         context.split,
         costs,
         budget_s=_search_budget_s(session, context),
+        most_arms=most_arms(context.question.budget_s),
+        most_rounds=most_search_rounds(context.question.budget_s),
     )
 
 
@@ -130,6 +140,7 @@ def search_request(
         arms=tuple(parse_arm(text) for text in plan.arms),
         drafts=_drafts(context),
         prompt_keys=plan.search_keys,
+        rounds=plan.rounds,
         elimination=ELIMINATE_FROM,
         budget_s=budget_s,
     )
@@ -142,8 +153,6 @@ def confirm_request(
     winner = searched_winner(session, context, plan)
     if winner is None or settles(winner.ratio) or context.left_s <= 0:
         return None
-    per_round_s = _confirm_s(session, context)
-    rounds = math.floor(context.left_s / per_round_s) if per_round_s > 0 else CONFIRM_ROUNDS
     return _request(
         context,
         "confirm",
@@ -151,7 +160,11 @@ def confirm_request(
         arms=(parse_arm(winner.summary.text),),
         drafts=_drafts(context),
         prompt_keys=plan.confirm_keys,
-        rounds=min(max(rounds, 1), CONFIRM_ROUNDS),
+        rounds=rounds_in(
+            context.left_s,
+            _confirm_s(session, context),
+            most_confirm_rounds(context.question.budget_s),
+        ),
         budget_s=context.left_s,
     )
 
@@ -252,7 +265,8 @@ def requester(advice_id: int, step: str) -> str:
 
 def _search_budget_s(session: Session, context: Context) -> float:
     left = context.left_s
-    return max(SEARCH_SHARE * left, left - CONFIRM_ROUNDS * _confirm_s(session, context))
+    confirm_rounds = most_confirm_rounds(context.question.budget_s)
+    return max(SEARCH_SHARE * left, left - confirm_rounds * _confirm_s(session, context))
 
 
 def _confirm_s(session: Session, context: Context) -> float:

@@ -13,17 +13,30 @@ _MOST_PROMPTS = 200
 _MOST_ROUNDS = 30
 
 
-def minimum_detectable_effect(sd: float, n_prompts: int, *, power: float = 0.8) -> float | None:
+def minimum_detectable_effect(
+    sd: float, n_prompts: int, n_strata: int = 1, *, power: float = 0.8
+) -> float | None:
     """Smallest mean log-ratio a two-sided 5 % t test finds with this power.
 
-    From the noncentral t distribution; ``sd`` is that of the prompts' d_p. ``None`` below two
-    prompts. A verdict "faster" needs the 2 % of practical difference on top.
+    ``sd`` is that of the prompts' d_p within a stratum. ``None`` without two prompts in one. A
+    verdict "faster" needs the 2 % of practical difference on top.
     """
-    if n_prompts < 2 or not 0 <= sd < math.inf:
+    if n_prompts <= n_strata or not 0 <= sd < math.inf:
         return None
-    df = n_prompts - 1
+    return _detectable(sd / math.sqrt(n_prompts), n_prompts - n_strata, power)
+
+
+def detectable_again(result: Estimate, *, power: float = 0.8) -> float | None:
+    """The same for one more comparison like this; ``None`` where it has no standard error."""
+    if result.standard_error is None or result.df is None:
+        return None
+    return _detectable(result.standard_error, result.df, power)
+
+
+def _detectable(standard_error: float, df: float, power: float) -> float:
+    """From the noncentral t distribution."""
     noncentrality = float(nctdtrinc(df, 1 - power, t_quantile(0.975, df)))
-    return noncentrality * sd / math.sqrt(n_prompts)
+    return noncentrality * standard_error
 
 
 def precise_enough(result: Estimate, half_width: float) -> bool:

@@ -3,8 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-SPLIT_FROM_PROMPTS = 6
+from specdash.domain.statistics import MIN_PROMPTS
+
+SPLIT_FROM_PROMPTS = 2 * MIN_PROMPTS
 """Fewer prompts cannot be shared: each side needs three for an interval."""
+SEARCH_SHARE = 1 / 3
+"""Of the prompts. The confirmation decides and pays for every prompt it lacks; a search that errs
+picks an arm that is nearly as good. docs/statistics.md has both in numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,21 +22,30 @@ class PromptSplit:
 
 
 def split_prompts(categories: Mapping[str, str]) -> PromptSplit:
-    """Half of each category for either side; ``categories`` is key -> category, in order.
+    """About a third of the prompts to search with; ``categories`` is key -> category, in order.
 
-    Odd ones out go to the two sides in turn. On each side categories take turns, so that a search
-    that ends early has seen them all.
+    The category with most left gives the next one to the search. Once the search has three, every
+    category that can keeps three for the confirmation. On each side categories take turns, so that
+    a search that ends early has seen them all.
     """
     if len(categories) < SPLIT_FROM_PROMPTS:
         everything = alternate(categories)
         return PromptSplit(everything, everything, is_split=False)
-    sides: tuple[dict[str, str], dict[str, str]] = ({}, {})
-    turn = 0
-    for keys in _by_category(categories).values():
-        for key in keys:
-            sides[turn % 2][key] = categories[key]
-            turn += 1
-    return PromptSplit(alternate(sides[0]), alternate(sides[1]), is_split=True)
+    groups = _by_category(categories)
+    n_given = dict.fromkeys(groups, 0)
+    wanted = max(MIN_PROMPTS, round(SEARCH_SHARE * len(categories)))
+    while (n := sum(n_given.values())) < wanted:
+        left = {c: len(keys) - n_given[c] for c, keys in groups.items()}
+        giver = max(groups, key=lambda c: (left[c], -n_given[c]))
+        if n >= MIN_PROMPTS and left[giver] <= MIN_PROMPTS:
+            break
+        n_given[giver] += 1
+    searched = {
+        keys[i * len(keys) // n_given[c]] for c, keys in groups.items() for i in range(n_given[c])
+    }
+    search = {key: c for key, c in categories.items() if key in searched}
+    confirm = {key: c for key, c in categories.items() if key not in searched}
+    return PromptSplit(alternate(search), alternate(confirm), is_split=True)
 
 
 def alternate(categories: Mapping[str, str]) -> tuple[str, ...]:

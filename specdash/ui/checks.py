@@ -48,18 +48,22 @@ def show(request: ExperimentRequest, target: str) -> bool:
         # An estimate is neither passed nor failed.
         level = "info" if (check.field, check.level) == ("time", "ok") else check.level
         _line(level, _FIELDS.get(check.field, check.field), check.text)
-    former = HistoryFilter(
-        targets=(target,), machines=(data.machine_name(),), states=("succeeded",)
-    )
-    rows = data.history(former)
-    _line("info", "Smallest effect", effect_words(rows, request.n_prompts or 0))
+    _line("info", "Smallest effect", effect_words(target_history(target), request.n_prompts or 0))
     return _forbidden(found)
 
 
-def effect_words(rows: Sequence[HistoryRow], n_prompts: int) -> str:
+def target_history(target: str) -> Sequence[HistoryRow]:
+    """Finished results of a target on this machine."""
+    former = HistoryFilter(
+        targets=(target,), machines=(data.machine_name(),), states=("succeeded",)
+    )
+    return data.history(former)
+
+
+def effect_words(rows: Sequence[HistoryRow], n_prompts: int, n_strata: int = 1) -> str:
     """What so many prompts can tell apart, from the spread between prompts in former results.
 
-    Without any, from :data:`ASSUMED_SPREAD`; the sentence says which.
+    Without a result, from :data:`ASSUMED_SPREAD`; the sentence says which.
     """
     spreads = [
         statistics.stdev([math.log(p.ratio) for p in row.summary.prompts])
@@ -75,7 +79,9 @@ def effect_words(rows: Sequence[HistoryRow], n_prompts: int) -> str:
         "compares two prompts of this target on this machine yet; runs without drafting alone tell "
         "no spread."
     )
-    effect = minimum_detectable_effect(sd, n_prompts) if n_prompts >= MIN_PROMPTS else None
+    effect = None
+    if n_prompts >= MIN_PROMPTS:
+        effect = minimum_detectable_effect(sd, n_prompts, n_strata)
     if effect is None:
         return f"none, for under {MIN_PROMPTS} prompts there is no interval across prompts."
     seen = math.expm1(effect)

@@ -43,14 +43,15 @@ def test_draft_grid_goes_over_budget_minimum_and_probability() -> None:
     assert len({arm.identity({"small": "h"}) for arm in arms}) == len(arms) == 73
 
 
-def test_chains_take_the_best_of_each_ngram_method_before_the_best_of_each_draft() -> None:
+def test_chains_pair_the_best_of_each_ngram_method_and_put_it_before_each_draft() -> None:
     ngrams = [
         parse_arm(t)
         for t in ("ngram-mod", "ngram-mod:n_max=8,n_min=0", "ngram-simple", "ngram-cache")
     ]
     drafts = [parse_arm(f"draft-simple:model={m},n_max={n}") for n in (3, 5, 8) for m in ("a", "b")]
     found = [arm.text() for arm in chains(ngrams, drafts, best=2)]
-    assert found == [
+    assert found[:2] == ["ngram-mod+ngram-simple", "ngram-simple+ngram-mod"]
+    assert found[2:] == [
         f"{first}+draft-simple:model={m}{n}"
         for first in ("ngram-mod", "ngram-simple")
         for n in ("", ",n_max=5")

@@ -114,6 +114,7 @@ def test_a_rung_without_an_offer_says_what_is_missing() -> None:
 
 def test_memory_in_words() -> None:
     assert lookup_bytes(parse_arm("ngram-mod+ngram-map-k")) == 18 * MIB
+    assert lookup_bytes(parse_arm("ngram-cache")) == 4 * MIB
     assert [size_words(n) for n in (None, 0, 16 * MIB)] == [
         "unknown",
         "none beyond the target",

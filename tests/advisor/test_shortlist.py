@@ -17,9 +17,9 @@ GRID = [
 
 
 def _choose(
-    grid: list[Forecast], budget_s: float = 1000, cost_s: float = 10, **more: int
+    grid: list[Forecast], budget_s: float = 1000, cost_s: float = 10, most: int = 6
 ) -> Shortlist:
-    return choose(grid, climb(grid), budget_s=budget_s, cost_s=lambda _f: cost_s, **more)
+    return choose(grid, climb(grid), budget_s=budget_s, cost_s=lambda _f: cost_s, most=most)
 
 
 def test_families_come_before_second_configurations() -> None:
@@ -30,6 +30,7 @@ def test_families_come_before_second_configurations() -> None:
         "ngram-mod",
         "prompt-lookup",
     ]
+    assert len(_choose(GRID, most=12).chosen) == 7  # a third setting of a family too
     assert [f.arm for f in _choose(GRID).chosen] == [
         "ngram-simple:size_n=3,size_m=8",
         "ngram-simple:size_n=4,size_m=16",
@@ -75,10 +76,27 @@ def test_an_arm_of_a_closed_rung_or_without_room_in_memory_is_not_chosen() -> No
         forecast("draft-simple:model=big", 3.0, memory_bytes=2000 * MIB),
     ]
     rungs = climb(grid, free_bytes=1000 * MIB)
-    found = choose(grid, rungs, budget_s=1000, cost_s=lambda _f: 1.0, free_bytes=1000 * MIB)
+    found = choose(grid, rungs, budget_s=1000, cost_s=lambda _f: 1.0, free_bytes=1000 * MIB, most=6)
     assert [f.arm for f in found.chosen] == ["ngram-simple"]
 
 
 def test_what_is_not_predicted_is_measured_after_the_rest() -> None:
     grid = [forecast("ngram-simple", 1.1), forecast("draft-eagle3:model=e", None)]
     assert [f.arm for f in _choose(grid).chosen] == ["ngram-simple", "draft-eagle3:model=e"]
+
+
+def test_a_chain_is_measured_only_where_it_may_beat_its_parts() -> None:
+    grid = [
+        forecast("ngram-mod", 1.60),
+        forecast("ngram-simple", 1.50),
+        forecast("ngram-simple+ngram-mod", 1.70),
+        forecast("ngram-mod+ngram-simple", 1.61),
+    ]
+    found = _choose(grid)
+    assert [f.arm for f in found.chosen] == ["ngram-simple+ngram-mod", "ngram-mod", "ngram-simple"]
+    assert [(s.forecast.arm, s.reason) for s in found.skipped] == [
+        (
+            "ngram-mod+ngram-simple",
+            "Predicted at 1.61x, no practical gain over ngram-mod alone with 1.60x.",
+        )
+    ]

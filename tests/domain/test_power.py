@@ -5,6 +5,7 @@ import math
 import pytest
 
 from specdash.domain.power import (
+    detectable_again,
     further_prompts,
     further_rounds,
     minimum_detectable_effect,
@@ -25,6 +26,19 @@ def test_normal_form_shows_half_the_truth_at_three_prompts() -> None:
     found = minimum_detectable_effect(0.03, 3)
     assert found is not None
     assert 2.80159 * 0.03 / math.sqrt(3) / found == pytest.approx(0.5, abs=0.05)
+
+
+def test_strata_cost_degrees_of_freedom() -> None:
+    plain, stratified = (minimum_detectable_effect(0.1, 9, n) for n in (1, 3))
+    assert plain == pytest.approx(0.1067, abs=5e-5)
+    assert stratified == pytest.approx(0.1122, abs=5e-5)
+    assert minimum_detectable_effect(0.1, 3, 3) is None
+
+
+def test_a_comparison_tells_what_one_more_like_it_would_see() -> None:
+    result = Estimate(0.2, 0.03 / math.sqrt(10), 9.0, 10, 1)
+    assert detectable_again(result) == minimum_detectable_effect(0.03, 10)
+    assert detectable_again(Estimate(0.2, None, None, 1, 1)) is None
 
 
 @pytest.mark.parametrize(("sd", "n"), [(0.03, 1), (0.03, 0), (math.nan, 5), (-1.0, 5)])

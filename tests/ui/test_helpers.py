@@ -128,6 +128,7 @@ def test_the_smallest_effect_comes_from_former_spread() -> None:
             "none, for under 3 prompts there is no interval across prompts."
         )
     assert checks.effect_words([history_row()], 3).startswith("a true change of ")
+    assert checks.effect_words([], 9, 3).startswith("a true change of 11.9")
     said = checks.effect_words([history_row()], 10)
     assert said.startswith("a true change of 21.2")
     assert "4 times in 5" in said

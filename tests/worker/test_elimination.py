@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
+
+from benchmarks.elimination_check import Cell, simulate
 from specdash.domain.arms import Arm
 from specdash.engines.base import PreparedPrompt, RunRecord
 from specdash.worker.protocol import ArmEvent, MarkEvent, PhaseEvent, RunEvent, SpecElimination
@@ -50,6 +53,26 @@ def test_off_stays_although_it_is_slowest_and_two_equal_arms_stay(tmp_path: Path
         elimination=SpecElimination(from_prompts=3),
     )  # fmt: skip
     assert [len(_runs(events, i)) for i in range(4)] == [6, 6, 6, 6]
+
+
+def test_who_ran_every_block_keeps_its_verdict(tmp_path: Path) -> None:
+    # Three blocks: the first look would come after the last of them, where nothing can be saved.
+    _, _, events = measure(
+        tmp_path, SCRIPT, ARMS, n_prompts=3, rounds=1,
+        elimination=SpecElimination(from_prompts=3),
+    )  # fmt: skip
+    assert [w.status for w in _last_words(events).values()] == ["measured"] * 4
+
+
+def test_where_off_is_fastest_the_best_draft_runs_to_the_end(tmp_path: Path) -> None:
+    script = SCRIPT.replace("1.6", "0.6")
+    _, _, events = measure(
+        tmp_path, script, ARMS, n_prompts=8, rounds=1,
+        elimination=SpecElimination(from_prompts=3),
+    )  # fmt: skip
+    words = _last_words(events)
+    assert [words[i].status for i in range(4)] == ["measured", "partial", "measured", "partial"]
+    assert len(_runs(events, 2)) == 8
 
 
 def test_disturbed_blocks_run_again_without_those_that_left(tmp_path: Path) -> None:
@@ -101,3 +124,11 @@ def test_an_arm_that_the_budget_left_no_time_is_not_measured(tmp_path: Path) -> 
     assert [words[i].status for i in (0, 1)] == ["partial", "partial"]
     assert words[1].reason == "The time for this experiment was over before it ran."
     assert "measuring" not in [e.phase for e in events if isinstance(e, PhaseEvent)]
+
+
+def test_a_simulated_search_saves_runs_and_keeps_what_is_near_the_best() -> None:
+    """``benchmarks/elimination_check.py`` prints the whole table."""
+    cell = Cell("far apart", (1.5, 1.34, 1.18, 1.02, 0.86, 0.7), prompts=12, categories=3)
+    tally = simulate(cell, 60, np.random.default_rng(1))
+    assert tally.saved / tally.planned > 0.1
+    assert tally.all_near_left / tally.searches <= 0.05
