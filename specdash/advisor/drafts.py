@@ -1,5 +1,6 @@
 """Which drafts on offer can serve a target, and what is missing for the other rungs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -7,15 +8,15 @@ from specdash.advisor.decision import RungName
 from specdash.domain.arms import Arm, make_call
 from specdash.domain.pairing import PairVerdict
 from specdash.engines.llama_server_binary import find_llama_server, read_binary
-from specdash.engines.registry import DEFAULT_ENGINE, ENGINES
+from specdash.engines.registry import DEFAULT_ENGINE, ENGINES, engine_info
 from specdash.errors import EngineError
-from specdash.gguf.fit import check_own_head, method_for
-from specdash.gguf.header import ModelKind
+from specdash.gguf.fit import check_own_head
 from specdash.settings import Settings
 from specdash.store.models import header_facts
 from specdash.store.views import ModelView
-from specdash.worker.pairs import check_drafts
+from specdash.worker.pairs import PLAIN_METHOD, check_drafts, files_beside, own_method
 
+_SCRIPT = ".scripted.json"
 _TRAINED_BUDGETS = (3, 2, 5)
 """Draft tokens tried of a trained draft, which nothing can predict."""
 _MISSING_TRAINED = (
@@ -36,11 +37,43 @@ class Offer:
     search_engine: str = DEFAULT_ENGINE
 
 
+def is_script(model: ModelView) -> bool:
+    """Whether it is a target or draft of the fake engine."""
+    return (model.path or "").endswith(_SCRIPT)
+
+
+def registered_drafts(
+    target: ModelView, models: Sequence[ModelView], engine: str
+) -> tuple[ModelView, ...]:
+    """All of ``models`` that can draft for a target, in their order.
+
+    A draft model as large as its target takes as long as that for each token and cannot pay.
+    """
+    is_fake = engine_info(engine).is_fake
+    others = [
+        m for m in files_beside(target, models) if m.path is not None and is_script(m) == is_fake
+    ]
+    if is_fake:
+        return tuple(others)
+    by_method: dict[str, list[ModelView]] = {}
+    for model in others:
+        method = own_method(model)
+        if method != PLAIN_METHOD or (model.size_bytes or 0) < (target.size_bytes or math.inf):
+            by_method.setdefault(method, []).append(model)
+    fitting = {
+        model.model_id
+        for method, found in by_method.items()
+        for model, verdict in zip(found, check_drafts(target, found, method), strict=True)
+        if verdict.compatible
+    }
+    return tuple(m for m in others if m.model_id in fitting)
+
+
 def plain_drafts(
     target: ModelView, drafts: Sequence[ModelView], engine: str
 ) -> tuple[tuple[ModelView, ...], str]:
     """Those of the target's vocabulary, and why there are none."""
-    models = [d for d in drafts if _trained_method(d) is None]
+    models = [d for d in drafts if own_method(d) == PLAIN_METHOD]
     verdicts = _verdicts(target, models, engine)
     fitting = tuple(m for m, v in zip(models, verdicts, strict=True) if v.compatible)
     if fitting:
@@ -81,8 +114,8 @@ def _trained(
     models: list[ModelView] = []
     reasons: list[str] = []
     for draft in drafts:
-        method = _trained_method(draft)
-        if method is None:
+        method = own_method(draft)
+        if method == PLAIN_METHOD:
             continue
         verdict = check_drafts(target, [draft], method)[0]
         if not verdict.compatible:
@@ -98,13 +131,6 @@ def _trained(
 
 def _budgets(method: str, given: Mapping[str, str]) -> list[Arm]:
     return [Arm((make_call(method, {**given, "n_max": n}),)) for n in _TRAINED_BUDGETS]
-
-
-def _trained_method(draft: ModelView) -> str | None:
-    if draft.kind not in set(ModelKind):
-        return None
-    method = method_for(ModelKind(draft.kind))
-    return None if method == "draft-simple" else method
 
 
 def _server_problem(methods: set[str], settings: Settings) -> str | None:

@@ -1,12 +1,13 @@
 """What is asked of the advisor, as it is stored."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy.engine import Engine
 
+from specdash.advisor.drafts import registered_drafts
 from specdash.domain.workload_rules import check_weights
 from specdash.engines.base import GenerationSettings
 from specdash.engines.registry import DEFAULT_ENGINE, ENGINES, engine_info
@@ -15,7 +16,7 @@ from specdash.settings import Settings
 from specdash.store.advices import ask, find_stopped, resume_advice
 from specdash.store.experiment_request import ExperimentRequest, check_numbers
 from specdash.store.models import resolve_model
-from specdash.store.queries import get_workload
+from specdash.store.queries import get_workload, list_models
 from specdash.store.session import read_session
 from specdash.store.workloads import resolve_workload
 from specdash.worker.queue import reap
@@ -60,7 +61,8 @@ class Wanted:
 
     target: str
     workload: str
-    drafts: tuple[str, ...] = ()
+    drafts: tuple[str, ...] | None = None
+    """``None``: every registered one that fits."""
     budget_s: float = DEFAULT_BUDGET_S
     max_tokens: int = 256
     engine: str = DEFAULT_ENGINE
@@ -76,11 +78,11 @@ def make_question(engine: Engine, settings: Settings, wanted: Wanted) -> Questio
     with read_session(engine) as session:
         target = resolve_model(session, wanted.target)
         workload = resolve_workload(session, wanted.workload)
-        drafts = tuple(dict.fromkeys(resolve_model(session, ref).model_id for ref in wanted.drafts))
+        named = [resolve_model(session, ref) for ref in wanted.drafts or ()]
+        models = list_models(session) if wanted.drafts is None else ()
     question = Question(
         target_model_id=target.model_id,
         workload_id=workload.workload_id,
-        draft_ids=drafts,
         budget_s=wanted.budget_s,
         max_tokens=wanted.max_tokens,
         engine=wanted.engine,
@@ -93,7 +95,8 @@ def make_question(engine: Engine, settings: Settings, wanted: Wanted) -> Questio
         mix=dict(wanted.mix),
     )
     check_question(engine, question)
-    return question
+    drafts = named or registered_drafts(target, models, wanted.engine)
+    return replace(question, draft_ids=tuple(dict.fromkeys(d.model_id for d in drafts)))
 
 
 def check_question(engine: Engine, question: Question) -> None:

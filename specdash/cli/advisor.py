@@ -14,6 +14,15 @@ _Drafts = Annotated[
     list[str] | None,
     typer.Option("--draft", help="A draft on offer, plain or trained; repeat it."),
 ]
+_Offered = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--draft",
+        help="A draft on offer, plain or trained; repeat it. Unset: every registered one that "
+        "fits. 'none': lookup in the text alone.",
+    ),
+]
+_NO_DRAFT = "none"
 _Budget = Annotated[
     float, typer.Option(min=0.01, help="Minutes for all of it; what is there then counts.")
 ]
@@ -64,7 +73,7 @@ def register(app: typer.Typer) -> None:
         *,
         target: _Target,
         workload: _Workload,
-        draft: _Drafts = None,
+        draft: _Offered = None,
         budget: _Budget = 10.0,
         max_tokens: _MaxTokens = 256,
         mix: _Mix = None,
@@ -83,7 +92,7 @@ def register(app: typer.Typer) -> None:
             Wanted(
                 target=target,
                 workload=workload,
-                drafts=tuple(draft or ()),
+                drafts=_offered(draft),
                 budget_s=60 * budget,
                 max_tokens=max_tokens,
                 engine=engine,
@@ -95,6 +104,19 @@ def register(app: typer.Typer) -> None:
             ),
             as_json=json,
         )
+
+
+def _offered(given: list[str] | None) -> tuple[str, ...] | None:
+    """``None``: all that fit; :class:`UsageError` where ``none`` stands beside a draft."""
+    if not given:
+        return None
+    if _NO_DRAFT not in given:
+        return tuple(given)
+    if len(given) > 1:
+        raise UsageError(
+            "--draft none stands beside another draft.", "Name the drafts on offer, or none."
+        )
+    return ()
 
 
 def _weights(text: str | None) -> dict[str, float]:

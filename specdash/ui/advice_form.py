@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from specdash.advisor.drafts import is_script
 from specdash.advisor.question import (
     DEFAULT_BUDGET_S,
     MOST_BUDGET_S,
@@ -15,12 +16,15 @@ from specdash.advisor.question import (
     put_question,
 )
 from specdash.domain.pairing import PairVerdict
+from specdash.domain.prompt_split import split_prompts
+from specdash.domain.statistics import PromptSample, strata
 from specdash.engines.base import GenerationSettings
 from specdash.engines.registry import ENGINES
 from specdash.store.views import ModelView, WorkloadView
 from specdash.ui import components, data, nav
 from specdash.ui import format as fmt
 from specdash.ui.advice_words import memory_words, mix_words, plan_steps
+from specdash.ui.checks import effect_words, target_history
 from specdash.ui.demo import models_or_demo
 from specdash.ui.drafts import Draft, every_draft_for, targets
 from specdash.ui.memory import host_memory, pair_estimate
@@ -29,7 +33,6 @@ from specdash.worker.request import default_n_ctx, default_threads
 _ASKED = "advice_asked"
 _ON_OFFER = 4
 """Drafts that are chosen beforehand: each is calibrated and read once more."""
-_SCRIPT = ".scripted.json"
 
 
 def asked() -> int | None:
@@ -78,7 +81,7 @@ def show() -> None:
         mix=mix,
     )
     with beside, st.container(border=True):
-        _plan(question, workload, drafts)
+        _plan(question, workload, target, drafts)
 
 
 def _choice(name: str, options: Sequence[str], key: str) -> str:
@@ -99,6 +102,11 @@ def _drafts(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
         help="Lookup methods need no draft and are always tried first. A draft is measured only "
         "where it is predicted to be worth its memory.",
     )
+    if len(fitting) > _ON_OFFER:
+        st.caption(
+            f"{len(chosen)} of {len(fitting)} chosen: each is calibrated and reads the texts once "
+            f"more, so {_ON_OFFER} are taken at first. Add others where the budget allows."
+        )
     if not fitting:
         st.caption(
             "No registered model can draft for this target; lookup in the text needs none. "
@@ -113,14 +121,10 @@ def _drafts(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
 
 def _candidates(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
     """Every other model with its verdict; a scripted target takes other scripts, and only those."""
-    if not _is_script(target):
-        return every_draft_for(target, [m for m in models if not _is_script(m)])
-    others = [m for m in models if _is_script(m) and m.model_id != target.model_id]
+    if not is_script(target):
+        return every_draft_for(target, [m for m in models if not is_script(m)])
+    others = [m for m in models if is_script(m) and m.model_id != target.model_id]
     return [Draft(m, PairVerdict(True, None, "a script opens no draft")) for m in others]
-
-
-def _is_script(model: ModelView) -> bool:
-    return (model.path or "").endswith(_SCRIPT)
 
 
 def _offer(target: ModelView, draft: Draft) -> str:
@@ -206,8 +210,8 @@ def _mix(workload: WorkloadView) -> Mapping[str, float]:
 
 def _settings(target: ModelView) -> tuple[str, GenerationSettings]:
     cpus = default_threads(data.settings())
-    is_script = _is_script(target)
-    engines = ["scripted"] if is_script else [e for e in SEARCH_ENGINES if not ENGINES[e].is_fake]
+    is_fake = is_script(target)
+    engines = ["scripted"] if is_fake else [e for e in SEARCH_ENGINES if not ENGINES[e].is_fake]
     with st.expander("Engine and settings", icon=":material/tune:"):
         left, right = st.columns(2)
         with left:
@@ -215,7 +219,7 @@ def _settings(target: ModelView) -> tuple[str, GenerationSettings]:
                 "Engine",
                 engines,
                 format_func=lambda name: ENGINES[name].title,
-                key=f"adv_engine_{is_script}",
+                key=f"adv_engine_{is_fake}",
             )
             n_ctx = st.number_input(
                 "Context (tokens)",
@@ -241,7 +245,19 @@ def _settings(target: ModelView) -> tuple[str, GenerationSettings]:
     )
 
 
-def _plan(question: Question, workload: WorkloadView, drafts: Sequence[Draft]) -> None:
+def _effect(question: Question, workload: WorkloadView, target: ModelView) -> str:
+    """What the confirmation can tell apart, and on how many prompts."""
+    categories = {p.key: p.category for p in data.workload(workload.workload_id).prompts}
+    keys = split_prompts(categories).confirm
+    samples = [PromptSample(i, categories[key], (0.0,)) for i, key in enumerate(keys)]
+    n_strata = len(strata(samples, question.mix or workload.weights))
+    words = effect_words(target_history(target.name), len(keys), n_strata)
+    return f"on the {fmt.plural(len(keys), 'prompt')} of the confirmation, {words}"
+
+
+def _plan(
+    question: Question, workload: WorkloadView, target: ModelView, drafts: Sequence[Draft]
+) -> None:
     st.subheader("What it will do")
     st.markdown("\n".join(f"{i}. {m.plain()}" for i, m in enumerate(plan_steps(), start=1)))
     offered = fmt.plural(len(drafts), "draft model") if drafts else "no draft model"
@@ -250,6 +266,7 @@ def _plan(question: Question, workload: WorkloadView, drafts: Sequence[Draft]) -
         f"{fmt.plural(workload.n_prompts, 'prompt')}. You may close this page: the worker goes on, "
         "and the address of the answer stays."
     )
+    st.caption(f"**Smallest effect** · {fmt.plain(_effect(question, workload, target))}")
     st.button(
         "Ask the advisor",
         icon=":material/explore:",

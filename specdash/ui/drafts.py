@@ -1,18 +1,13 @@
 """Which registered models may serve as a draft of a target, and why the others may not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
 from specdash.domain.pairing import PairVerdict
-from specdash.gguf.fit import method_for
-from specdash.gguf.header import ModelKind
-from specdash.store.remote_models import REMOTE
 from specdash.store.views import ModelView
-from specdash.worker.pairs import check_drafts
-
-PLAIN_METHOD = "draft-simple"
+from specdash.worker.pairs import PLAIN_METHOD, check_drafts, files_beside, own_method
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +26,15 @@ def targets(models: Sequence[ModelView]) -> list[ModelView]:
 
 def drafts_for(target: ModelView, method: str, models: Sequence[ModelView]) -> list[Draft]:
     """Every other model with its verdict for this method, those that fit first."""
-    return _sorted(_asked(target, method, _files_beside(target, models)))
+    return _sorted(_asked(target, method, files_beside(target, models)))
 
 
 def every_draft_for(target: ModelView, models: Sequence[ModelView]) -> list[Draft]:
     """Every other model with its verdict for the method of its own kind, those that fit first."""
     groups: dict[str, list[ModelView]] = {}
-    for model in _files_beside(target, models):
-        groups.setdefault(_own_method(model), []).append(model)
+    for model in files_beside(target, models):
+        groups.setdefault(own_method(model), []).append(model)
     return _sorted([d for method, found in groups.items() for d in _asked(target, method, found)])
-
-
-def _files_beside(target: ModelView, models: Sequence[ModelView]) -> list[ModelView]:
-    """What only a server holds has no vocabulary to ask."""
-    return [m for m in models if m.kind != REMOTE and m.content_hash != target.content_hash]
-
-
-def _own_method(model: ModelView) -> str:
-    kinds: Mapping[str, ModelKind] = {k.value: k for k in ModelKind}
-    kind = kinds.get(model.kind)
-    return (method_for(kind) if kind is not None else None) or PLAIN_METHOD
 
 
 def _asked(target: ModelView, method: str, others: Sequence[ModelView]) -> list[Draft]:

@@ -7,11 +7,13 @@ from pathlib import Path
 from specdash.domain.pairing import PairVerdict
 from specdash.engines.probe_client import check_pairs
 from specdash.errors import ModelError, PairError
-from specdash.gguf.fit import check_headers, kind_words
+from specdash.gguf.fit import check_headers, kind_words, method_for
 from specdash.gguf.header import ModelKind
 from specdash.store.models import header_facts
+from specdash.store.remote_models import REMOTE
 from specdash.store.views import ModelView
 
+PLAIN_METHOD = "draft-simple"
 TOO_LARGE = 1 / 3
 """A draft above this share of the target's bytes rarely pays."""
 
@@ -23,15 +25,27 @@ DOCUMENTED_PAIRS = (
 """Targets and drafts that LM Studio's documentation names as pairs."""
 
 
+def files_beside(target: ModelView, models: Sequence[ModelView]) -> list[ModelView]:
+    """Every other model with a file; what only a server holds has no vocabulary to ask."""
+    return [m for m in models if m.kind != REMOTE and m.content_hash != target.content_hash]
+
+
+def own_method(draft: ModelView) -> str:
+    """The method that a file of its kind serves."""
+    kinds = {kind.value: kind for kind in ModelKind}
+    kind = kinds.get(draft.kind)
+    return (method_for(kind) if kind is not None else None) or PLAIN_METHOD
+
+
 def check_model_pair(
-    target: ModelView, draft: ModelView, method: str = "draft-simple"
+    target: ModelView, draft: ModelView, method: str = PLAIN_METHOD
 ) -> PairVerdict:
     """The verdict of one pair; a file that cannot be loaded is the rule ``unreadable``."""
     return check_drafts(target, [draft], method)[0]
 
 
 def check_drafts(
-    target: ModelView, drafts: Sequence[ModelView], method: str = "draft-simple"
+    target: ModelView, drafts: Sequence[ModelView], method: str = PLAIN_METHOD
 ) -> list[PairVerdict]:
     """Verdicts in the order of ``drafts``; what headers leave open is asked in one child."""
     target_facts = header_facts(target)
@@ -56,7 +70,7 @@ def check_drafts(
     return [verdicts[i] for i in range(len(drafts))]
 
 
-def require_pair(target: ModelView, draft: ModelView, method: str = "draft-simple") -> None:
+def require_pair(target: ModelView, draft: ModelView, method: str = PLAIN_METHOD) -> None:
     """:class:`PairError` naming the failed rule when the pair does not fit."""
     verdict = check_model_pair(target, draft, method)
     if not verdict.compatible:

@@ -45,7 +45,7 @@ class Desk:
         *,
         n_prompts: int = 6,
         budget_s: float = 600.0,
-        drafts: tuple[str, ...] = (),
+        drafts: tuple[str, ...] | None = (),
         **fields: Any,
     ) -> int:
         """A new target and workload each time, unless ``target`` and ``workload`` are named."""

@@ -1,12 +1,15 @@
 """Drafts on offer: what fits, what takes the search to llama-server, what is missing."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specdash.advisor import drafts
-from specdash.advisor.drafts import make_offer, plain_drafts
+from specdash.advisor.drafts import make_offer, plain_drafts, registered_drafts
+from specdash.domain.pairing import PairVerdict
 from specdash.errors import EngineError
 from specdash.gguf.header import HeaderFacts, ModelKind
 from specdash.settings import Settings
@@ -140,3 +143,26 @@ def test_a_draft_that_does_not_fit_is_told_by_name(tmp_path: Path, target: Model
 def test_a_fake_engine_takes_every_draft(tmp_path: Path, target: ModelView) -> None:
     draft = _model(tmp_path, "small")
     assert plain_drafts(target, [draft], "scripted") == ((draft,), "")
+
+
+def test_every_registered_model_that_fits_and_is_smaller_is_on_offer(
+    tmp_path: Path, target: ModelView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def check(_target: ModelView, models: Sequence[ModelView], method: str) -> list[PairVerdict]:
+        asked.append((method, [m.name for m in models]))
+        return [PairVerdict(m.name != "stranger", "vocab", "") for m in models]
+
+    monkeypatch.setattr(drafts, "check_drafts", check)
+    small, stranger, large = (
+        replace(_model(tmp_path, name), size_bytes=n)
+        for name, n in (("small", 100), ("stranger", 100), ("larger one", 1000))
+    )
+    head, gone = _head(tmp_path), replace(_model(tmp_path, "gone away"), path=None)
+    script = replace(_model(tmp_path, "a script"), path="x.scripted.json")
+    models = [target, small, head, stranger, large, gone, script]
+    found = registered_drafts(target, models, "llama-cpp")
+    assert [m.name for m in found] == ["small", "head"]
+    assert asked == [("draft-simple", ["small", "stranger"]), ("draft-eagle3", ["head"])]
+    assert registered_drafts(target, models, "scripted") == (script,)

@@ -13,9 +13,11 @@ from specdash.advisor import follow, orchestrate
 from specdash.advisor.expiry import changes_since
 from specdash.advisor.orchestrate import advance
 from specdash.advisor.plan import SearchPlan
+from specdash.advisor.question import Question
+from specdash.advisor.steps import job_seconds
 from specdash.errors import UsageError
 from specdash.settings import PROJECT_ROOT
-from specdash.store.advices import cancel_advice, resume_advice, update_advice
+from specdash.store.advices import cancel_advice, charge, resume_advice, update_advice
 from specdash.store.session import read_session
 from specdash.store.tables import ACTIVE_JOB_STATES
 from specdash.worker.locks import try_advisor_lock
@@ -95,6 +97,22 @@ def test_where_every_draft_loses_it_says_leave_it_off_and_confirms_nothing(desk:
     assert advice.confirm_experiment_id is None
     assert decision.launches[0].text is not None
     assert "--spec-type none" in decision.launches[0].text
+
+
+def test_without_a_word_about_drafts_every_registered_one_is_on_offer(desk: Desk) -> None:
+    desk.draft()
+    for drafts, n_offered in ((None, 1), ((), 0), (("small",), 1)):
+        advice = desk.view(desk.ask(drafts=drafts))
+        assert len(Question.from_json(advice.request).draft_ids) == n_offered
+
+
+def test_more_time_measures_more_rounds(desk: Desk) -> None:
+    advice = desk.follow(desk.ask(budget_s=1800.0))
+    search, confirm = (desk.experiment(i) for i in advice.experiment_ids[1:])
+    assert (search.protocol["rounds"], confirm.protocol["rounds"]) == (6, 9)
+    gain = decision_of(advice).smallest_gain
+    assert gain is not None
+    assert gain > 0.02
 
 
 def test_too_few_prompts_are_not_shared_and_it_says_so(desk: Desk) -> None:
@@ -179,6 +197,38 @@ def test_a_failed_step_fails_the_advice_with_the_words_of_the_job(desk: Desk) ->
     assert again.state == "failed"
     assert desk.experiment(again.baseline_experiment_id).job.attempt == 1
     assert desk.experiment(again.search_experiment_id).job.attempt == 2
+
+
+def test_an_attempt_that_is_tried_again_is_charged_to_the_budget(desk: Desk) -> None:
+    script = {**PAYS, "failure": {"kind": "kill", "at_run": 6}}
+    advice = desk.follow(desk.ask(script))
+    job = desk.experiment(advice.search_experiment_id).job
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    lost_s = (job.finished_at - job.started_at).total_seconds()
+    mend(desk, advice.target)
+    resume_advice(desk.engine, advice.advice_id)
+    again = desk.follow(advice.advice_id)
+    assert again.lost_s == pytest.approx(lost_s)
+    assert again.request == advice.request
+    jobs = [desk.experiment(i).job for i in again.experiment_ids]
+    assert decision_of(again).used_s == pytest.approx(lost_s + sum(map(job_seconds, jobs)))
+
+
+def test_where_the_lost_attempt_took_the_whole_budget_it_answers_with_what_it_has(
+    desk: Desk,
+) -> None:
+    script = {**PAYS, "failure": {"kind": "kill", "at_run": 6}}
+    advice = desk.follow(desk.ask(script))
+    charge(desk.engine, advice.advice_id, 600.0)
+    resume_advice(desk.engine, advice.advice_id)
+    again = desk.follow(advice.advice_id)
+    decision = decision_of(again)
+    assert (again.state, decision.budget_ended) == ("succeeded", True)
+    assert desk.experiment(again.search_experiment_id).job.attempt == 1
+    assert decision.warnings[-1] == (
+        "The 10 minutes did not suffice for the search; what was measured counts."
+    )
 
 
 def test_a_worker_moves_it_on_and_after_its_death_another_resumes(desk: Desk) -> None:

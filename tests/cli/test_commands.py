@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import Engine
 
 from specdash.store.schema import upgrade
 from tests.cli.conftest import Command
@@ -51,7 +52,7 @@ def test_an_unknown_target_says_what_can_be_named(specdash: Command, workload: s
 
 
 def test_a_dead_runner_fails_the_command_and_keeps_the_document(
-    specdash: Command, engine: object, tmp_path: Path, workload: str
+    specdash: Command, engine: Engine, tmp_path: Path, workload: str
 ) -> None:
     from tests.helpers.seeding import scripted_file, seed_model
 
@@ -113,7 +114,7 @@ def test_export_and_import_give_the_same_version(specdash: Command, tmp_path: Pa
 
 
 def test_differing_texts_are_counted_by_class(
-    specdash: Command, engine: object, tmp_path: Path, workload: str
+    specdash: Command, engine: Engine, tmp_path: Path, workload: str
 ) -> None:
     from tests.helpers.seeding import scripted_file, seed_model
 
@@ -134,7 +135,7 @@ def test_differing_texts_are_counted_by_class(
 
 
 def test_sigterm_cancels_the_job_as_ctrl_c_does(
-    specdash: Command, engine: object, tmp_path: Path, workload: str
+    specdash: Command, engine: Engine, tmp_path: Path, workload: str
 ) -> None:
     import signal
     import threading
@@ -234,12 +235,13 @@ def test_experiments_that_do_not_compare_name_their_prompts_and_fail(
         (("--mix", "novels=2"), "There is no category 'novels' to weigh."),
         (("--mix", "records=1e308,letters=1e308"), "The weight of 'records' is 1e+308; above 0 it"),
         (("--mix", "records=1, records =2"), "--mix names 'records' twice."),
+        (("--draft", "none", "--draft", "x"), "--draft none stands beside another draft."),
         (("--engine", "vllm"), "The advisor cannot search on vLLM"),
         (("--budget", "100000"), "The budget is 100000 minutes"),
     ],
 )
 def test_a_question_that_cannot_be_asked_is_wrong_use(
-    specdash: Command, target: str, workload: str, words: tuple[str, str], said: str
+    specdash: Command, target: str, workload: str, words: tuple[str, ...], said: str
 ) -> None:
     answer = specdash("recommend", "--target", target, "--workload", workload, *words)
     assert answer.status == 2
@@ -247,13 +249,13 @@ def test_a_question_that_cannot_be_asked_is_wrong_use(
 
 
 def test_a_recommendation_for_people_says_the_answer_first(
-    specdash: Command, engine: object, tmp_path: Path, workload: str
+    specdash: Command, engine: Engine, tmp_path: Path, workload: str
 ) -> None:
     from tests.helpers.seeding import scripted_file, seed_model
 
     methods = {"ngram-simple": {"acceptance": 0.9, "coverage": 0.9, "speed_up": 1.6}}
     path = scripted_file(tmp_path / "models", "paying", methods=methods)
-    seed_model(engine, path, "paying")  # type: ignore[arg-type]
+    seed_model(engine, path, "paying")
     answer = specdash(
         "recommend", "--target", "paying", "--workload", workload, "--engine", "scripted"
     )
@@ -263,3 +265,24 @@ def test_a_recommendation_for_people_says_the_answer_first(
     assert "The workload has only 4 prompts" in lines[1]
     assert "Lookup in the text itself: The best of it, ngram-simple:" in answer.out
     assert "llama-server:" in lines
+    assert "drafts on offer: none" in answer.err
+
+
+@pytest.fixture
+def other(engine: Engine, tmp_path: Path, workload: str) -> str:
+    """A second scripted model, beside a workload."""
+    from tests.helpers.seeding import scripted_file, seed_model
+
+    assert workload == "seeded"
+    seed_model(engine, scripted_file(tmp_path / "models", "other"), "other")
+    return "other"
+
+
+@pytest.mark.parametrize(("words", "offered"), [((), "other"), (("--draft", "none"), "none")])
+def test_every_registered_draft_is_on_offer_unless_none_is_asked_for(
+    specdash: Command, target: str, other: str, words: tuple[str, ...], offered: str
+) -> None:
+    assert offered in (other, "none")
+    asked = ("recommend", "--target", target, "--workload", "seeded", "--engine", "scripted")
+    answer = specdash(*asked, *words, "--budget", "0.02")
+    assert f"drafts on offer: {offered}\n" in answer.err
