@@ -59,6 +59,11 @@ def _numbers(decision: Decision) -> None:
         f"{fmt.plain(words.mix_words(decision.mix))} · "
         f"took {fmt.seconds(decision.used_s)} of {fmt.seconds(decision.budget_s)}"
     )
+    if decision.smallest_gain is not None:
+        st.caption(
+            f"A confirmation like this calls an arm faster, 4 times in 5, when it gains "
+            f"{fmt.percent(decision.smallest_gain)} or more."
+        )
 
 
 def _ties(decision: Decision) -> None:
@@ -165,9 +170,13 @@ def why(decision: Decision) -> None:
 
 
 def calibration(advice: AdviceView) -> None:
-    """What passes cost here, as calibrated for this advice."""
-    if advice.calibration_id is not None:
-        calibration_part.show(data.calibration(advice.calibration_id))
+    """What passes cost here, as calibrated for this advice, and how long ago."""
+    if advice.calibration_id is None or advice.baseline_experiment_id is None:
+        return
+    view = data.calibration(advice.calibration_id)
+    calibration_part.show(view)
+    experiment = data.report(advice.baseline_experiment_id).experiment
+    calibration_part.offer(experiment, tuple(view.calibration.draft_s), view, place="advice")
 
 
 def evidence(advice: AdviceView, decision: Decision | None) -> None:

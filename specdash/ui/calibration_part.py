@@ -6,6 +6,7 @@ from dataclasses import fields
 import streamlit as st
 
 from specdash.advisor.calibration import calibration_request
+from specdash.advisor.steps import FRESH
 from specdash.domain.calibration import (
     CALIBRATION_KEY_FIELDS,
     STEADY_DRIFT,
@@ -130,24 +131,46 @@ def key_facts(experiment: ExperimentView) -> dict[str, object]:
     }
 
 
-def offer(experiment: ExperimentView, draft_hashes: Sequence[str]) -> None:
-    """Says that none holds, with a button that queues one where the engine can be timed."""
+def offer(
+    experiment: ExperimentView,
+    draft_hashes: Sequence[str],
+    view: CalibrationView | None,
+    *,
+    place: str,
+) -> None:
+    """How old the calibration is that holds, or that none does; with a button that queues one.
+
+    ``place`` tells the buttons of one page apart.
+    """
     by_hash = {m.content_hash: m for m in data.models() if m.path is not None}
     target = by_hash.get(experiment.target_hash)
     if experiment.engine not in _TIMED_ENGINES or target is None:
         st.caption("Passes of this engine cannot be timed one by one, so nothing is calibrated.")
         return
     drafts = {by_hash[h].name: by_hash[h].model_id for h in draft_hashes if h in by_hash}
-    st.caption(
-        "No calibration of these models and settings holds: what is shown rests on the passes of "
-        "these runs. Calibrating takes about half a minute and prices passes of every width."
-    )
+    st.caption(age_words(view))
     st.button(
-        "Calibrate this target",
+        "Calibrate this target" if view is None else "Calibrate again",
         icon=":material/straighten:",
-        key=f"calibrate_{experiment.experiment_id}_{'_'.join(drafts)}",
+        key=f"calibrate_{place}",
         on_click=components.act,
         args=(queue, experiment, target, drafts),
+    )
+
+
+def age_words(view: CalibrationView | None) -> str:
+    """When the calibration that holds was measured, and whether that is too long ago."""
+    if view is None:
+        return (
+            "No calibration of these models and settings holds: what is shown rests on the passes "
+            "of these runs. Calibrating takes about half a minute and prices passes of every width."
+        )
+    measured = f"The calibration that prices these passes was measured {fmt.ago(view.created_at)}"
+    if view.age < FRESH:
+        return f"{measured}."
+    return (
+        f"{measured}; the advisor relies on one for {FRESH.days} days. Drivers, clocks and cooling "
+        "change what passes cost: calibrate again."
     )
 
 

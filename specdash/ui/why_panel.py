@@ -75,8 +75,7 @@ def show_arm(
         _split(item)
         _needed(item)
         _lengths(experiment, item, report.arms)
-        if view is None:
-            calibration_part.offer(experiment, drafts)
+        calibration_part.offer(experiment, drafts, view, place=str(arm.arm_id))
 
 
 def explained(

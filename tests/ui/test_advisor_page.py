@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ from specdash.store.advices import ask, get_advice, list_advices, update_advice
 from specdash.store.calibrations import CalibrationView, save_calibration
 from specdash.store.queries import experiment_report
 from specdash.store.session import read_session, write_session
-from specdash.store.tables import Experiment, Job
+from specdash.store.tables import Experiment, Job, utc_now
 from specdash.ui import gate, nav
-from specdash.ui.calibration_part import key_facts, matching
+from specdash.ui.calibration_part import age_words, key_facts, matching
 
 sys.path.insert(0, str(PROJECT_ROOT / "tests/helpers"))
 import seeding
@@ -113,6 +114,19 @@ def test_a_question_is_stored_once_and_opens_its_own_address(seeded: Engine) -> 
     assert again.title[0].value == "Advice 1"
     with read_session(seeded) as session:
         assert len(list_advices(session)) == 1
+
+
+def test_the_form_says_what_it_can_see_and_which_drafts_it_left_out(
+    seeded: Engine, tmp_path: Path
+) -> None:
+    for name in ("d1", "d2", "d3", "d4", "d5"):
+        seeding.seed_model(seeded, seeding.scripted_file(tmp_path, name), name)
+    app = open_page()
+    app.selectbox(key="adv_target").select("target").run()
+    app.selectbox(key="adv_workload").select("seeded").run()
+    said = everything(app)
+    assert "4 of 6 chosen" in said
+    assert "**Smallest effect** · on the 4 prompts of the confirmation, a true change of" in said
 
 
 def test_a_mix_is_asked_only_where_it_was_changed(seeded: Engine) -> None:
@@ -240,6 +254,8 @@ def test_a_calibration_is_drawn_when_it_is_opened(seeded: Engine) -> None:
     assert not app.exception
     assert len(app.get("plotly_chart")) == n_charts + 1
     assert "**not steady**: it drifted by 8.0" in everything(app)
+    app.button(key="calibrate_advice").click().run()
+    assert app.title[0].value == "Experiment 4"
 
 
 def test_home_tells_the_newest_answer_and_leads_to_the_advisor(seeded: Engine) -> None:
@@ -273,7 +289,7 @@ def test_an_experiment_explains_its_ratio_and_offers_a_calibration(seeded: Engin
     assert not app.exception
     assert len(app.get("plotly_chart")) == n_charts + 2
     assert "No calibration of these models" in everything(app)
-    app.button(key="calibrate_1_").click().run()
+    app.button(key=f"calibrate_{arm_id(seeded, 1)}").click().run()
     assert not app.exception
     assert app.title[0].value == "Experiment 4"
     with read_session(seeded) as session:
@@ -294,6 +310,10 @@ def test_a_calibration_that_holds_prices_every_length(seeded: Engine) -> None:
     app.run()
     assert not app.exception
     assert not [b for b in app.button if b.label == "Calibrate this target"]
+    assert "The calibration that prices these passes was measured just now." in everything(app)
+    assert [b.key for b in app.button if b.label == "Calibrate again"] == [
+        f"calibrate_{arm_id(seeded, 1)}"
+    ]
     figures = [json.loads(c.proto.spec) for c in app.get("plotly_chart")]
     (curve,) = (
         trace
@@ -321,3 +341,12 @@ def test_a_calibration_of_another_machine_or_without_the_draft_does_not_hold() -
     assert matching([view], {"machine_fingerprint": "here"}, ["d" * 64]) is None
     drifted = replace(view, calibration=replace(view.calibration, drift=0.2))
     assert matching([drifted], {"machine_fingerprint": "here"}) is None
+
+
+def test_a_calibration_older_than_the_advisor_relies_on_asks_to_be_measured_again() -> None:
+    known = Calibration({64: {1: 0.01, 64: 0.05}})
+    view = CalibrationView(1, known, "target", 1, "workstation", "here", 1, utc_now())
+    old = replace(view, created_at=utc_now() - timedelta(days=8))
+    assert "calibrate again" not in age_words(view)
+    assert "8 days ago; the advisor relies on one for 7 days." in age_words(old)
+    assert "No calibration of these models" in age_words(None)
