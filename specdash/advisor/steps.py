@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from sqlmodel import Session
@@ -44,6 +44,8 @@ FRESH = timedelta(days=7)
 ELIMINATE_FROM = 3
 _CHAIN_BEST = 3
 _FULL_CALIBRATION_S = 300.0
+_NOT_OF_A_PASS = frozenset({"ignore_eos", "temperature", "seed"})
+"""Settings that change the text, not what a pass over it costs."""
 _REPLAYED_BY = {"llama-server": DEFAULT_ENGINE}
 """Engine of a search -> engine that shows its tokens and can be calibrated, for the baseline."""
 
@@ -211,29 +213,22 @@ def _fresh_calibration(
     session: Session, context: Context, engine: str, drafts: Sequence[ModelView]
 ) -> int | None:
     """One that still holds, as far as can be told before the engine is loaded."""
-    generation = context.question.generation
     fields: dict[str, object] = {
         "machine_fingerprint": machine_facts()["fingerprint"],
         "engine": engine,
-        "n_ctx": generation.n_ctx,
-        "n_batch": generation.n_batch,
-        "n_ubatch": generation.n_ubatch,
-        "kv_type": generation.kv_type,
-        "gpu_layers": generation.gpu_layers,
-        "n_threads": generation.n_threads,
-        "draft_gpu_layers": generation.draft_gpu_layers,
-        "draft_kv_type": generation.draft_kv_type or generation.kv_type,
-        "draft_threads": generation.draft_threads or generation.n_threads,
     }
     version = installed_version(engine)
     if version is not None:
         fields["engine_version"] = version
-    if generation.flash_attn != "auto":
-        fields["flash_attn"] = generation.flash_attn
     found = newest_calibration(
         session,
         target_model_id=context.target.model_id,
         fields=fields,
+        asked={
+            name: value
+            for name, value in asdict(context.question.generation).items()
+            if name not in _NOT_OF_A_PASS
+        },
         draft_hashes=[d.content_hash for d in drafts],
     )
     return found.calibration_id if found is not None and found.age < FRESH else None

@@ -72,6 +72,7 @@ _LABELS = {
     "draft_kv_type": "draft KV cache type",
     "draft_gpu_layers": "GPU layers of the draft",
 }
+_HASH_SHOWN = 8
 _HASHES = frozenset({"target_hash", "prompt_set_hash", "chat_template_hash", "draft_hash"})
 
 
@@ -107,11 +108,10 @@ def arm_key(fields: Mapping[str, object]) -> str:
     return _key(fields, ARM_KEY_FIELDS)
 
 
-def trend_key(base: Mapping[str, object], arm: Mapping[str, object]) -> str:
-    """Hash of what the points of one trend share: both keys, without the engine's build."""
+def lasting_arm_key(fields: Mapping[str, object]) -> str:
+    """Hash of the arm key without the engine's build: beside the base key, what a trend joins."""
     lasting = tuple(f for f in ARM_KEY_FIELDS if f not in BUILD_FIELDS)
-    kept = {k: v for k, v in arm.items() if k not in BUILD_FIELDS}
-    return content_hash([_key(base, BASE_KEY_FIELDS), _key(kept, lasting)])[:16]
+    return _key({k: v for k, v in fields.items() if k not in BUILD_FIELDS}, lasting)
 
 
 def differences(
@@ -121,7 +121,7 @@ def differences(
 ) -> tuple[FieldDifference, ...]:
     """Key fields in which ``a`` and ``b`` differ, in the order of the keys."""
     return tuple(
-        FieldDifference(f, _LABELS[f], _show(f, a.get(f)), _show(f, b.get(f)))
+        FieldDifference(f, _LABELS[f], shown(f, a.get(f)), shown(f, b.get(f)))
         for f in fields
         if content_hash(a.get(f)) != content_hash(b.get(f))
     )
@@ -144,11 +144,34 @@ def _key(fields: Mapping[str, object], names: Sequence[str]) -> str:
     return content_hash({name: fields.get(name) for name in names})[:16]
 
 
-def _show(field: str, value: object) -> str:
+def label(field: str) -> str:
+    """What people call a field of either key."""
+    return _LABELS[field]
+
+
+def shown(field: str, value: object) -> str:
+    """A value of a key field in words."""
     if value is None:
         return "unknown"
     if field in _HASHES:
-        return str(value)[:8]
+        return "+".join(part[:_HASH_SHOWN] for part in str(value).split("+"))
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}={v}" for k, v in sorted(value.items())) or "none"
+        return _parameters(value) or "none"
     return str(value)
+
+
+def _parameters(resolved: Mapping[str, object]) -> str:
+    """Of each method of a chain its own; then what the engine added."""
+    calls = resolved.get("calls")
+    parts = [_call(c) for c in calls if isinstance(c, Mapping)] if isinstance(calls, list) else []
+    rest = ", ".join(f"{k}={v}" for k, v in sorted(resolved.items()) if k != "calls")
+    return "; ".join(text for text in (" + ".join(parts), rest) if text)
+
+
+def _call(call: Mapping[str, object]) -> str:
+    values = ", ".join(
+        f"{k}={str(v)[:_HASH_SHOWN] if k == 'model' else v}"
+        for k, v in sorted(call.items())
+        if k != "method"
+    )
+    return f"{call.get('method')}: {values}" if values else str(call.get("method"))

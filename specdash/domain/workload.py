@@ -65,6 +65,6 @@ def content_hash(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def prompt_set_hash(prompt_ids: Sequence[Sequence[int]]) -> str:
-    """Hash of the token ids really sent, in order; part of the base key (METHOD 9)."""
-    return content_hash([list(ids) for ids in prompt_ids])[:16]
+def prompt_set_hash(prompts: Sequence[tuple[Sequence[int], int]]) -> str:
+    """Hash of (token ids really sent, token cap in force), in order; of the base key (METHOD 9)."""
+    return content_hash([[list(ids), max_tokens] for ids, max_tokens in prompts])[:16]

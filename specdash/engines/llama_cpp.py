@@ -1,6 +1,7 @@
 """The embedded engine: llama.cpp's C API driven in this process, greedy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from specdash.domain.arms import Arm, MethodCall
 from specdash.domain.calibration import Calibration, CalibrationPlan
@@ -56,7 +57,6 @@ class LlamaCppEngine:
         """Load everything; a draft that cannot be loaded makes its arms unsupported, no more."""
         check_settings(settings)
         start_library()
-        self._settings = settings
         model = self._model = LlamaModel(
             target.path, name=target.name, gpu_layers=settings.gpu_layers
         )
@@ -67,21 +67,21 @@ class LlamaCppEngine:
             )
         trained = model.n_ctx_train
         self._n_ctx = min(settings.n_ctx, trained) if trained > 0 else settings.n_ctx
+        settings = self._settings = replace(settings, n_ctx=self._n_ctx)
         context = self._context = LlamaContext(model, settings, n_outputs=_USUAL_OUTPUTS)
         self._drafts = {ref: LoadedDraft(file, settings) for ref, file in drafts.items()}
         template = model.chat_template
         return {
             "name": self.name,
             **build_facts(),
-            "target": {
-                **model.facts(),
-                "context_buffers_mib": context.buffers,
-                "gpu_layers": settings.gpu_layers,
-            },
+            "target": {**model.facts(), "context_buffers_mib": context.buffers},
             "drafts": {ref: draft.facts() for ref, draft in self._drafts.items()},
             "repacked_weights": repacked_weights_work(),
             "flash_attn": context.flash_attn,
             "n_ctx": self._n_ctx,
+            "n_batch": context.n_batch,
+            "n_ubatch": context.n_ubatch,
+            "gpu_layers": model.gpu_layers,
             "n_threads": settings.n_threads,
             "n_threads_batch": settings.n_threads,
             "chat_template_hash": None if template is None else content_hash(template)[:16],

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from llama_cpp import llama_cpp as lib
 
 from specdash.engines.base import KV_TYPE_NAMES, GenerationSettings
-from specdash.engines.flash_attention import resolved_flash_attn
 from specdash.engines.llama_cpp_library import (
     FLASH_ATTN,
     FULL_PRECISION_KV,
@@ -22,6 +21,7 @@ from specdash.engines.llama_cpp_library import (
     kv_type_id,
 )
 from specdash.engines.llama_cpp_model import LlamaModel
+from specdash.engines.llama_log import resolved_flash_attn
 from specdash.errors import EngineError, ModelError, UsageError
 
 _SEQUENCE = 0
@@ -94,6 +94,7 @@ class LlamaContext:
         self.flash_attn = resolved_flash_attn(settings.flash_attn, lines)
         self.n_outputs = n_outputs
         self.n_batch = int(lib.llama_n_batch(self._ctx))
+        self.n_ubatch = int(lib.llama_n_ubatch(self._ctx))
         self._memory = lib.llama_get_memory(self._ctx)
         self._n_vocab = model.n_vocab
         self._rows: dict[int, npt.NDArray[np.float32]] = {}

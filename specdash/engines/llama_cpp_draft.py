@@ -48,7 +48,7 @@ class LoadedDraft:
         return {
             **self._model.facts(),
             "content_hash": self.file.content_hash,
-            "gpu_layers": self._settings.gpu_layers,
+            "gpu_layers": self._model.gpu_layers,
             "kv_type": self._settings.kv_type,
             "n_threads": self._settings.n_threads,
             "context_buffers_mib": self._context.buffers,

@@ -6,7 +6,11 @@ from pathlib import Path
 
 from specdash.domain.arms import OFF_ARM, Arm
 from specdash.engines.base import ArmReadiness, GenerationSettings, ModelFile
-from specdash.engines.flash_attention import resolved_flash_attn
+from specdash.engines.llama_log import (
+    resolved_batches,
+    resolved_flash_attn,
+    resolved_gpu_layers,
+)
 from specdash.engines.llama_server_binary import ServerBinary, find_llama_server, read_binary
 from specdash.engines.llama_server_client import LlamaServerClient, ServerModel
 from specdash.engines.llama_server_flags import (
@@ -64,6 +68,7 @@ class ManagedServers:
         self._repack = _repacked_weights_work()
         extra = extra_flags(self._app.llama_server_args, OFF_ARM)
         running = self._start(OFF_ARM)
+        said = running.process.said()
         return {
             "mode": "managed",
             "binary": str(binary.path),
@@ -75,7 +80,9 @@ class ManagedServers:
             "repacked_weights": self._repack,
             "arms_kept_loaded": pool.fits_beside(self._bytes(OFF_ARM)),
             "n_parallel": 1,
-            "flash_attn": resolved_flash_attn(settings.flash_attn, running.process.said()),
+            "flash_attn": resolved_flash_attn(settings.flash_attn, said),
+            **resolved_batches(said),
+            "gpu_layers": resolved_gpu_layers(settings.gpu_layers, said),
             "n_threads": settings.n_threads,
             "n_threads_batch": settings.n_threads,
             "drafts": {ref: {"name": d.name, "path": d.path} for ref, d in drafts.items()},

@@ -26,6 +26,8 @@ class CalibrationView:
     machine_fingerprint: str
     experiment_id: int | None
     created_at: datetime
+    asked: Mapping[str, object]
+    """Settings that its experiment was asked for; the key holds what the engine made of them."""
 
     @property
     def age(self) -> timedelta:
@@ -116,21 +118,32 @@ def newest_calibration(
     *,
     target_model_id: int,
     fields: Mapping[str, object],
+    asked: Mapping[str, object] | None = None,
     draft_hashes: Collection[str] = (),
 ) -> CalibrationView | None:
     """The newest one that agrees in all given key fields, knows these drafts, and is steady.
 
-    ``fields`` may leave key fields out; those are then not compared.
+    ``fields`` may leave key fields out; those are then not compared. ``asked`` are settings as they
+    are asked for, where no engine has been loaded yet that could resolve them.
     """
     views = list_calibrations(session, target_model_id=target_model_id)
-    return next((view for view in views if view.holds(fields, draft_hashes)), None)
+    return next(
+        (
+            view
+            for view in views
+            if view.holds(fields, draft_hashes)
+            and all(view.asked.get(name) == value for name, value in (asked or {}).items())
+        ),
+        None,
+    )
 
 
 def _views(session: Session, *wanted: object) -> list[CalibrationView]:
     statement = (
-        select(CalibrationRow, Model, Machine)
+        select(CalibrationRow, Model, Machine, Experiment.generation)
         .join(Model, col(Model.id) == col(CalibrationRow.target_model_id))
         .join(Machine, col(Machine.id) == col(CalibrationRow.machine_id))
+        .join(Experiment, col(Experiment.id) == col(CalibrationRow.experiment_id), isouter=True)
         .where(*wanted)  # type: ignore[arg-type]
         .order_by(col(CalibrationRow.created_at).desc(), col(CalibrationRow.id).desc())
     )
@@ -144,6 +157,7 @@ def _views(session: Session, *wanted: object) -> list[CalibrationView]:
             machine_fingerprint=machine.fingerprint,
             experiment_id=row.experiment_id,
             created_at=row.created_at,
+            asked=dict(generation or {}),
         )
-        for row, target, machine in session.exec(statement)
+        for row, target, machine, generation in session.exec(statement)
     ]

@@ -13,9 +13,11 @@ from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from specdash.domain.arms import parse_arm
+from specdash.domain.comparability import lasting_arm_key
 from specdash.errors import NotFoundError
 from specdash.store.catalogue import get_model, get_workload, list_models, list_workloads
 from specdash.store.hosts import find_process, host_name
+from specdash.store.keys import arm_fields, build_flags, fields_of_arms
 from specdash.store.records import (
     engine_build,
     experiment_view,
@@ -135,6 +137,7 @@ def experiment_report(session: Session, experiment_id: int) -> ExperimentReport:
         n_rounds=summaries.n_rounds,
         is_partial=job.state != "succeeded",
         under_load=arms_under_load(session, experiment, job, summaries.arms, workload.weights),
+        arm_fields=fields_of_arms(session, experiment),
     )
 
 
@@ -256,7 +259,7 @@ def history(
     """On-arms of experiments that have started, newest first; steps of the advisor are left out."""
     statement = (
         sa.select(
-            Experiment, Job, WorkloadVersion, Model, Machine, ExperimentArm, col(ArmRow.identity)
+            Experiment, Job, WorkloadVersion, Model, Machine, ExperimentArm, col(ArmRow.canonical)
         )
         .join(Job, col(Job.experiment_id) == col(Experiment.id))
         .join(WorkloadVersion, col(WorkloadVersion.id) == col(Experiment.workload_id))
@@ -275,7 +278,8 @@ def history(
     weights = {known_id(e.id): w.weights for e, _, w, *_ in rows}
     summaries = summaries_of(session, list(jobs.values()), weights)
     found = []
-    for experiment, job, workload, target, machine, arm, identity in rows:
+    for experiment, job, workload, target, machine, arm, canonical in rows:
+        flags = build_flags(experiment)
         arms = summaries[job.experiment_id].arms
         found.append(
             HistoryRow(
@@ -289,8 +293,9 @@ def history(
                 engine=experiment.engine,
                 engine_build=engine_build(experiment),
                 arm=arm.text,
-                arm_identity=identity,
                 base_key=experiment.base_key,
+                lasting_arm_key=lasting_arm_key(arm_fields(experiment, arm, canonical)),
+                build_flags=None if flags is None else str(flags),
                 state=job.state,
                 is_partial=job.state != "succeeded",
                 summary=next(s for s in arms if s.arm_id == arm.id),

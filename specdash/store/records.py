@@ -7,6 +7,7 @@ from specdash.domain.counters import RunCounters
 from specdash.domain.metrics import acceptance, decode_tok_s
 from specdash.domain.summary import ArmFacts, RunFacts
 from specdash.domain.workload import Message, Prompt, Workload
+from specdash.store.keys import engine_facts
 from specdash.store.tables import (
     Experiment,
     ExperimentArm,
@@ -80,7 +81,7 @@ def experiment_view(
         target_path=experiment.target_path,
         machine_id=experiment.machine_id,
         machine=machine.name if machine else None,
-        machine_facts=dict(machine.facts) if machine else {},
+        machine_facts=_machine_facts(experiment, machine),
         engine=experiment.engine,
         engine_build=engine_build(experiment),
         protocol=dict(experiment.protocol),
@@ -93,15 +94,22 @@ def experiment_view(
         note=experiment.note,
         tags=tuple(experiment.tags),
         arm_texts=job.arms,
+        weights=dict(workload.weights),
         job=job,
     )
 
 
+def _machine_facts(experiment: Experiment, machine: Machine | None) -> dict[str, object]:
+    """As they were when it ran; of experiments stored before those were kept, the newest known."""
+    then = experiment.environment.get("machine")
+    if isinstance(then, dict):
+        return dict(then)
+    return dict(machine.facts) if machine else {}
+
+
 def engine_build(experiment: Experiment) -> str | None:
     """Version and commit of the engine as it reported them: a trend breaks where they change."""
-    facts = experiment.environment.get("engine")
-    if not isinstance(facts, dict):
-        return None
+    facts = engine_facts(experiment)
     parts = [str(facts[key]) for key in ("version", "commit") if facts.get(key)]
     return " ".join(parts) or None
 

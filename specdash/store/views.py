@@ -1,7 +1,7 @@
 """What queries hand out: frozen records, never rows of the session."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from specdash.domain.concurrency import ArmUnderLoad
@@ -76,6 +76,8 @@ class ExperimentView:
     tags: tuple[str, ...]
     arm_texts: tuple[str, ...]
     job: JobView
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Of the workload's categories by the user's traffic; empty: equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class ExperimentReport:
     """The job did not succeed: shown, never ranked."""
     under_load: tuple[ArmUnderLoad, ...] = ()
     """On-arms with several requests in flight; none where no sweep was asked for."""
+    arm_fields: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    """Arm id -> fields of its arm key, with the parameters the engine really used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +198,15 @@ class HistoryRow:
     engine: str
     engine_build: str | None
     arm: str
-    arm_identity: str
     base_key: str | None
+    lasting_arm_key: str
+    """The arm key without the engine's build: what the points of a trend share."""
     state: str
     is_partial: bool
     summary: ArmSummary
     off_tok_s: float | None
     tags: tuple[str, ...]
+    build_flags: str | None = None
     has_mix: bool = False
     """Whether the workload's categories are weighed by the user's traffic."""
 

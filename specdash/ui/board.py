@@ -107,10 +107,10 @@ def _foundation(row: HistoryRow) -> tuple[bool, int]:
 
 
 def _by_arm(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
-    """Results of one arm on one engine: another engine is another arm."""
-    arms: dict[tuple[str, str], list[HistoryRow]] = {}
+    """Results of one arm; another engine, draft or offload of the draft makes another arm."""
+    arms: dict[str, list[HistoryRow]] = {}
     for row in rows:
-        arms.setdefault((row.engine, row.arm_identity), []).append(row)
+        arms.setdefault(row.lasting_arm_key, []).append(row)
     return list(arms.values())
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from specdash.domain.comparability import ARM_KEY_FIELDS, label, shown
 from specdash.store.views import ExperimentReport, ExperimentView, RunView
 from specdash.ui import components, data, equality, memory, pair_rows, rows, tables
 from specdash.ui import format as fmt
@@ -74,6 +75,38 @@ def same_texts(report: ExperimentReport, runs: Sequence[RunView]) -> None:
         links={"Open": "open"},
     )
     components.export_buttons(shown, f"experiment-{report.experiment.experiment_id}-differences")
+
+
+def resolved_arms(report: ExperimentReport) -> None:
+    """What each arm really used, as the engine resolved what was asked for."""
+    table = resolved_rows(report)
+    if not table:
+        return
+    with st.expander("What each arm really used", icon=":material/tune:"):
+        tables.show_rows(table, alt="Resolved settings of each arm", key="resolved_table")
+        components.export_buttons(
+            table, f"experiment-{report.experiment.experiment_id}-arms-resolved"
+        )
+
+
+def resolved_rows(report: ExperimentReport) -> list[Row]:
+    """One row an arm: the fields of its key that the experiment's arms do not all leave unknown."""
+    known = [
+        name
+        for name in ARM_KEY_FIELDS
+        if any(fields.get(name) is not None for fields in report.arm_fields.values())
+    ]
+    texts = {arm.arm_id: arm.text for arm in report.arms}
+    return [
+        {
+            "Arm": texts[arm_id],
+            **{
+                label(name): None if fields.get(name) is None else shown(name, fields[name])
+                for name in known
+            },
+        }
+        for arm_id, fields in report.arm_fields.items()
+    ]
 
 
 def chained_methods(report: ExperimentReport) -> None:

@@ -13,15 +13,17 @@ from specdash.ui.palette import OFF_COLOR, TEMPLATE, arm_styles, label
 _LEAST_ROOM = timedelta(hours=12)
 
 
-def series(rows: Sequence[HistoryRow]) -> dict[tuple[str, str, str], list[HistoryRow]]:
-    """Rows that one line may join: same workload version, same base key, same arm; oldest first.
+def series(rows: Sequence[HistoryRow]) -> dict[tuple[str, ...], list[HistoryRow]]:
+    """Rows that one line may join (METHOD 9), oldest first.
 
-    Rows without a base key stand alone; nothing is joined on a guess.
+    Workload version, base key and arm key are the same, but for the engine's build. Rows without
+    a base key stand alone; nothing is joined on a guess.
     """
-    lines: dict[tuple[str, str, str], list[HistoryRow]] = {}
+    lines: dict[tuple[str, ...], list[HistoryRow]] = {}
     for row in sorted(rows, key=lambda r: (r.measured_at, r.experiment_arm_id)):
         key = row.base_key or f"experiment-{row.experiment_id}"
-        lines.setdefault((row.workload, key, row.arm_identity), []).append(row)
+        joined = (row.workload, row.workload_version, key, row.lasting_arm_key)
+        lines.setdefault(joined, []).append(row)
     return lines
 
 
@@ -42,25 +44,27 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
     """
     styles = arm_styles(arm_texts)
     lines = series(rows)
+    several_engines = len({r.engine for r in rows}) > 1
     figure = go.Figure()
     named: set[str] = set()
     for points in lines.values():
         arm = points[0].arm
         style = styles[arm]
+        name = f"{label(arm, 40)} · {points[0].engine}" if several_engines else label(arm, 40)
         figure.add_scatter(
             x=[p.measured_at for p in points],
             y=[p.summary.ratio for p in points],
             mode="lines+markers",
-            name=label(arm, 40),
-            legendgroup=arm,
-            showlegend=arm not in named,
+            name=name,
+            legendgroup=name,
+            showlegend=name not in named,
             line={"color": style.color, "dash": style.dash, "width": 1.5},
             marker={"color": style.color, "symbol": style.symbol, "size": 8},
             error_y=_errors(points, style.color),
             customdata=[_hover(p) for p in points],
             hovertemplate="%{x|%Y-%m-%d %H:%M}<br>%{customdata}<extra></extra>",
         )
-        named.add(arm)
+        named.add(name)
     for moment, build in _build_changes(lines.values()).items():
         figure.add_vline(x=moment, line={"color": OFF_COLOR, "width": 1, "dash": "dot"})
         figure.add_annotation(
@@ -68,7 +72,7 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
             y=1,
             yref="paper",
             yanchor="bottom",
-            text=f"build {label(build or 'unknown', 18)}",
+            text=label(build, 24),
             showarrow=False,
             font={"size": 11, "color": OFF_COLOR},
         )
@@ -92,14 +96,16 @@ def _span(rows: Sequence[HistoryRow]) -> list[datetime]:
     return [first - room, last + room]
 
 
-def _build_changes(lines: Iterable[Sequence[HistoryRow]]) -> dict[datetime, str | None]:
-    """When a line went on with another build, and which."""
-    return {
-        after.measured_at: after.engine_build
-        for points in lines
-        for before, after in pairwise(points)
-        if before.engine_build != after.engine_build
-    }
+def _build_changes(lines: Iterable[Sequence[HistoryRow]]) -> dict[datetime, str]:
+    """When a line went on with another build, and which; flags alone make another build too."""
+    changes: dict[datetime, str] = {}
+    for points in lines:
+        for before, after in pairwise(points):
+            if before.engine_build != after.engine_build:
+                changes[after.measured_at] = f"build {after.engine_build or 'unknown'}"
+            elif before.build_flags != after.build_flags:
+                changes[after.measured_at] = "other build flags"
+    return changes
 
 
 def _hover(point: HistoryRow) -> str:
@@ -107,7 +113,8 @@ def _hover(point: HistoryRow) -> str:
     return (
         f"{label(point.arm, 40)}<br>{fmt.ratio(s.ratio, s.ratio_low, s.ratio_high)}, "
         f"{fmt.interval(s.ratio_low, s.ratio_high)}, {fmt.plural(s.n_prompts, 'prompt')}<br>"
-        f"experiment {point.experiment_id}, build {label(point.engine_build or 'unknown')}"
+        f"experiment {point.experiment_id}, {point.engine}, "
+        f"build {label(point.engine_build or 'unknown')}"
     )
 
 
@@ -136,7 +143,6 @@ def _errors(points: Sequence[HistoryRow], color: str) -> dict[str, object]:
 def _title(rows: Sequence[HistoryRow], n_lines: int) -> str:
     first = rows[0]
     where = f"{first.workload} · {first.target} · {first.machine or 'unknown machine'}"
-    n_arms = len({r.arm_identity for r in rows})
-    if n_lines > n_arms:
-        return f"{where}: settings changed, lines join equal ones only"
+    if n_lines > len({r.arm for r in rows}):
+        return f"{where}: engines or settings differ, lines join equal ones only"
     return f"{where}: {fmt.plural(len(rows), 'result')}"

@@ -163,7 +163,7 @@ def _lengths(experiment: ExperimentView, item: Explained, arms: Sequence[ArmSumm
 
 
 def former_results(experiment: ExperimentView) -> list[HistoryRow]:
-    """Finished results under the same settings, newest first, without this experiment's."""
+    """Finished results of this engine under the same settings, newest first, without these."""
     if experiment.base_key is None:
         return []
     rows = data.history(
@@ -174,7 +174,9 @@ def former_results(experiment: ExperimentView) -> list[HistoryRow]:
     return [
         r
         for r in rows
-        if r.base_key == experiment.base_key and r.experiment_id != experiment.experiment_id
+        if (r.base_key, r.engine, r.workload_version)
+        == (experiment.base_key, experiment.engine, experiment.workload_version)
+        and r.experiment_id != experiment.experiment_id
     ]
 
 

@@ -1,6 +1,8 @@
 """What this machine is and how busy it is; ``None`` wherever the system does not tell."""
 
+import contextlib
 import hashlib
+import importlib.metadata
 import math
 import os
 import platform
@@ -13,6 +15,7 @@ from specdash.worker.gpu import driver_version, free_gpu_bytes, gpus
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CPU = Path("/sys/devices/system/cpu")
+_LIBRARIES = ("numpy", "scipy", "llama-cpp-python")
 
 
 def allowed_cpus(cgroup: Path = _CGROUP) -> int:
@@ -52,12 +55,22 @@ def machine_facts() -> dict[str, object]:
         "fingerprint": fingerprint(identity),
         "hostname": platform.node(),
         **identity,
+        "cgroup_quota_cpus": cgroup_quota_cpus(),
         "memory_bytes": psutil.virtual_memory().total,
         "os": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "gpu_driver": driver_version(),
         "governor": _read_text(_CPU / "cpu0/cpufreq/scaling_governor"),
     }
+
+
+def library_versions() -> dict[str, str]:
+    """Installed version of each library that measures or judges; absent ones are left out."""
+    versions = {}
+    for name in _LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def fingerprint(identity: Mapping[str, object]) -> str:

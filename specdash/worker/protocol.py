@@ -158,6 +158,10 @@ class EnvironmentEvent(_Model):
     engine: dict[str, object]
     prompt_set_hash: str
     chat_template_hash: str | None = None
+    specdash: str | None = None
+    """Version of specdash in the runner."""
+    libraries: dict[str, str] = {}
+    """Distribution -> version, of those that bear on a result."""
     n_prompt_tokens: dict[int, int] = {}
     """Prompt id -> tokens."""
 

@@ -20,6 +20,7 @@ from specdash.domain.counters import Step
 from specdash.domain.divergence import compare, compare_texts, is_degenerate
 from specdash.domain.workload import content_hash
 from specdash.store.calibrations import save_calibration, save_predictions
+from specdash.store.keys import arm_fields, base_fields
 from specdash.store.queries import baseline_run
 from specdash.store.session import write_session
 from specdash.store.tables import (
@@ -109,11 +110,13 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
         _apply_step(session, job, event)
     elif isinstance(event, DoneEvent):
         experiment = session.get_one(Experiment, job.experiment_id)
-        machine = session.get(Machine, experiment.machine_id) if experiment.machine_id else None
+        environment = experiment.environment
         experiment.environment = {
-            **experiment.environment,
+            **environment,
             "end": event.machine_end,
-            **_quietness(experiment.environment.get("start"), event.machine_end, machine),
+            **_quietness(
+                environment.get("start"), event.machine_end, environment.get("machine", {})
+            ),
             "precision_reached": event.precision_reached,
             "budget_ended": event.budget_ended,
         }
@@ -137,53 +140,38 @@ def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEven
     machine = _machine(session, facts)
     session.flush()
     target = session.get_one(Model, experiment.target_model_id)
-    generation = experiment.generation
-    fields: dict[str, Any] = {
-        "target_hash": target.content_hash,
-        "machine_fingerprint": machine.fingerprint,
-        **_server_settings(experiment, event.engine),
-        "temperature": generation["temperature"],
-        "seed": generation["seed"],
-        "stop_rule": "fixed length" if generation["ignore_eos"] else "natural",
-        "max_tokens": experiment.protocol["max_tokens"],
-        "prompt_set_hash": event.prompt_set_hash,
-        "chat_template_hash": event.chat_template_hash,
-    }
+    fields = base_fields(
+        experiment,
+        event.engine,
+        target_hash=target.content_hash,
+        machine_fingerprint=machine.fingerprint,
+        prompt_set_hash=event.prompt_set_hash,
+        chat_template_hash=event.chat_template_hash,
+    )
     experiment.machine_id = machine.id
     experiment.base_key_fields = fields
     experiment.base_key = base_key(fields)
     experiment.environment = {
         "engine": event.engine,
+        "machine": facts,
+        "specdash": event.specdash,
+        "libraries": event.libraries,
         "start": start,
-        **_quietness(start if isinstance(start, dict) else None, None, machine),
+        **_quietness(start if isinstance(start, dict) else None, None, facts),
         "n_prompt_tokens": {str(k): v for k, v in event.n_prompt_tokens.items()},
     }
     session.flush()
 
 
-def _server_settings(experiment: Experiment, engine: Mapping[str, object]) -> dict[str, object]:
-    """What an engine was set to: as asked where specdash runs it, else as far as it tells."""
-    names = ("n_ctx", "n_batch", "n_ubatch", "kv_type", "gpu_layers", "n_threads")
-    if experiment.server is not None:
-        told = (*names, "n_threads_batch", "flash_attn", "n_parallel")
-        return {name: engine.get(name) for name in told}
-    generation = experiment.generation
-    return {
-        **{name: generation[name] for name in names},
-        # The runner gives every arm as many threads for batches as for single tokens.
-        "n_threads_batch": generation["n_threads"],
-        "flash_attn": engine.get("flash_attn", generation["flash_attn"]),
-        "n_parallel": engine.get("n_parallel", 1),
-    }
-
-
 def _quietness(
-    start: Mapping[str, object] | None, end: Mapping[str, object] | None, machine: Machine | None
+    start: Mapping[str, object] | None,
+    end: Mapping[str, object] | None,
+    machine: Mapping[str, object],
 ) -> dict[str, list[str]]:
     """``warnings`` (sentences) and ``flags`` of the experiment's environment."""
     if start is None:
         return {"warnings": [], "flags": []}
-    allowed = machine.facts.get("allowed_cpus") if machine else None
+    allowed = machine.get("allowed_cpus")
     found = judge(start, end, allowed if isinstance(allowed, int) else None)
     return {"warnings": list(found.warnings), "flags": list(found.flags)}
 
@@ -206,31 +194,9 @@ def _apply_arm(session: Session, job: ClaimedJob, event: ArmEvent) -> None:
         arm.status, arm.reason = event.status, event.reason
     if event.resolved:
         arm.resolved = event.resolved
-    arm.arm_key = arm_key(_arm_fields(session, job, arm))
-
-
-def _arm_fields(session: Session, job: ClaimedJob, arm: ExperimentArm) -> dict[str, Any]:
     experiment = session.get_one(Experiment, job.experiment_id)
-    generation = experiment.generation
-    engine = experiment.environment.get("engine", {})
-    drafts = [draft["content_hash"] for draft in arm.drafts.values()]
-    knows_draft = bool(drafts) and experiment.server is None
-    return {
-        "engine": experiment.engine,
-        "engine_version": engine.get("version"),
-        "engine_commit": engine.get("commit"),
-        "build_flags": engine.get("build_flags", engine.get("build")),
-        "method": "+".join(call.method for call in parse_arm(arm.text).calls),
-        "parameters": arm.resolved or session.get_one(ArmRow, arm.arm_id).canonical,
-        "draft_hash": "+".join(drafts) or None,
-        "draft_threads": (generation.get("draft_threads") or generation["n_threads"])
-        if knows_draft
-        else None,
-        "draft_kv_type": (generation.get("draft_kv_type") or generation["kv_type"])
-        if knows_draft
-        else None,
-        "draft_gpu_layers": generation["draft_gpu_layers"] if knows_draft else None,
-    }
+    canonical = session.get_one(ArmRow, arm.arm_id).canonical
+    arm.arm_key = arm_key(arm_fields(experiment, arm, canonical))
 
 
 def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:

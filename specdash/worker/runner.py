@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from specdash import __version__
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.workload import Message, Prompt, content_hash, prompt_set_hash
 from specdash.engines.base import (
@@ -28,6 +29,7 @@ from specdash.engines.base import (
 )
 from specdash.engines.registry import make_engine
 from specdash.errors import EngineError, SpecdashError, UsageError
+from specdash.worker.machine import library_versions
 from specdash.worker.measuring import Measuring
 from specdash.worker.place import Place
 from specdash.worker.protocol import (
@@ -164,6 +166,8 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
                 engine=engine_facts,
                 prompt_set_hash=_prompt_set_hash(spec, prepared),
                 chat_template_hash=template_hash if isinstance(template_hash, str) else None,
+                specdash=__version__,
+                libraries=library_versions(),
                 n_prompt_tokens={
                     p.prompt_id: len(done.token_ids)
                     for p, done in zip(spec.prompts, prepared, strict=True)
@@ -207,6 +211,11 @@ def _calibration_fields(
 ) -> dict[str, object]:
     """What a calibration made now is bound to."""
     settings = spec.settings
+    resolved = {
+        name: asked if (told := engine.get(name)) is None else told
+        for name, asked in settings.model_dump().items()
+        if name in ("n_ctx", "n_batch", "n_ubatch", "kv_type", "flash_attn", "gpu_layers")
+    }
     return {
         "target_hash": spec.target.content_hash,
         "machine_fingerprint": machine.get("fingerprint"),
@@ -214,12 +223,7 @@ def _calibration_fields(
         "engine_version": engine.get("version"),
         "engine_commit": engine.get("commit"),
         "build_flags": engine.get("build_flags", engine.get("build")),
-        "n_ctx": engine.get("n_ctx", settings.n_ctx),
-        "n_batch": settings.n_batch,
-        "n_ubatch": settings.n_ubatch,
-        "kv_type": settings.kv_type,
-        "flash_attn": engine.get("flash_attn", settings.flash_attn),
-        "gpu_layers": settings.gpu_layers,
+        **resolved,
         "n_threads": settings.n_threads,
         "draft_gpu_layers": settings.draft_gpu_layers,
         "draft_kv_type": settings.draft_kv_type or settings.kv_type,
@@ -274,7 +278,8 @@ def _check_arms(spec: JobSpec, engine: Engine, channel: _Channel) -> dict[int, A
 def _prompt_set_hash(spec: JobSpec, prepared: Sequence[PreparedPrompt]) -> str:
     """Over the ids really sent; over the words where only the server knows the ids."""
     if all(p.token_ids for p in prepared):
-        return prompt_set_hash([p.token_ids for p in prepared])
+        return prompt_set_hash([(p.token_ids, p.max_tokens) for p in prepared])
+    # The words come with their own cap, and the experiment's is in the base key beside them.
     return content_hash([_prompt(p).content() for p in spec.prompts])[:16]
 
 

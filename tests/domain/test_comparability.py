@@ -9,7 +9,8 @@ from specdash.domain.comparability import (
     base_key,
     comparable,
     differences,
-    trend_key,
+    lasting_arm_key,
+    shown,
 )
 
 BASE: dict[str, object] = {
@@ -21,12 +22,13 @@ BASE: dict[str, object] = {
     "stop_rule": "natural",
     "prompt_set_hash": "0011223344556677",
 }
+CALL = {"method": "ngram-simple", "size_n": 3, "size_m": 8}
 ARM: dict[str, object] = {
     "engine": "llama-cpp",
     "engine_version": "0.3.36",
     "engine_commit": "0c1e57098",
     "method": "ngram-simple",
-    "parameters": {"size_n": 3, "size_m": 8},
+    "parameters": {"calls": [CALL]},
 }
 
 
@@ -66,9 +68,19 @@ def test_words_name_the_field_and_both_values() -> None:
 
 
 def test_arms_may_differ_and_the_difference_is_shown() -> None:
-    other = {**ARM, "parameters": {"size_n": 4, "size_m": 16}}
+    other = {**ARM, "parameters": {"calls": [{**CALL, "size_n": 4}], "cold": "anew"}}
     (found,) = differences(ARM, other)
-    assert found.words() == "drafting parameters: size_m=8, size_n=3 / size_m=16, size_n=4"
+    assert found.words() == (
+        "drafting parameters: ngram-simple: size_m=8, size_n=3 / "
+        "ngram-simple: size_m=8, size_n=4; cold=anew"
+    )
+
+
+def test_each_method_of_a_chain_shows_its_own_parameters() -> None:
+    draft = {"method": "draft-simple", "model": "0123456789abcdef", "n_max": 3}
+    words = shown("parameters", {"calls": [CALL, draft]})
+    assert words == "ngram-simple: size_m=8, size_n=3 + draft-simple: model=01234567, n_max=3"
+    assert shown("draft_hash", "0123456789+ffffffffff") == "01234567+ffffffff"
 
 
 def test_hashes_are_shown_short() -> None:
@@ -79,6 +91,5 @@ def test_hashes_are_shown_short() -> None:
 def test_a_new_engine_build_stays_in_the_trend() -> None:
     newer = {**ARM, "engine_version": "0.4.0", "engine_commit": "abc", "build_flags": "AVX512"}
     assert arm_key(newer) != arm_key(ARM)
-    assert trend_key(BASE, newer) == trend_key(BASE, ARM)
-    assert trend_key(BASE, {**ARM, "method": "ngram-mod"}) != trend_key(BASE, ARM)
-    assert trend_key({**BASE, "n_ctx": 1}, ARM) != trend_key(BASE, ARM)
+    assert lasting_arm_key(newer) == lasting_arm_key(ARM)
+    assert lasting_arm_key({**ARM, "draft_gpu_layers": 9}) != lasting_arm_key(ARM)

@@ -373,3 +373,21 @@ def test_resolved_parameters_name_the_draft_by_its_content(engine) -> None:
             {"method": "draft-simple", "model": "draft", "n_max": 3, "n_min": 0, "p_min": 0.0}
         ]
     }
+
+
+def test_facts_are_what_the_library_made_of_the_settings(
+    tiny_llama: Path, tiny_draft: Path, tiny_settings, model_file: ToFile
+) -> None:
+    """A context is no longer than the model was trained for, and a CPU build has no GPU layers."""
+    engine = LlamaCppEngine()
+    asked = replace(
+        tiny_settings, n_ctx=8192, n_batch=9000, n_ubatch=9000, gpu_layers=33, draft_gpu_layers=33
+    )
+    facts = engine.load(model_file(tiny_llama), {"D": model_file(tiny_draft)}, asked)
+    engine.close()
+    trained = facts["target"]["n_ctx_train"]
+    assert facts["n_ctx"] == trained < 8192
+    assert trained <= facts["n_batch"] < 9000
+    assert facts["n_ubatch"] <= facts["n_batch"]
+    if not facts["supports_gpu"]:
+        assert (facts["gpu_layers"], facts["drafts"]["D"]["gpu_layers"]) == (0, 0)

@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from specdash.engines.flash_attention import resolved_flash_attn
 from specdash.engines.llama_cpp_library import (
     LibraryLog,
     buffer_sizes,
     start_library,
 )
 from specdash.engines.llama_cpp_model import LlamaModel
+from specdash.engines.llama_log import (
+    resolved_batches,
+    resolved_flash_attn,
+    resolved_gpu_layers,
+)
 
 
 @pytest.fixture
@@ -107,3 +111,32 @@ def test_reported_buffers_are_summed_by_name() -> None:
 )
 def test_what_became_of_flash_attention(asked: str, lines: list[str], expected: str | None) -> None:
     assert resolved_flash_attn(asked, lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines", "expected"),
+    [
+        (0, [], 0),
+        (33, ["load_tensors: offloaded 33/33 layers to GPU\n"], 33),
+        (-1, ["0.00.100.001 I load_tensors: offloaded 31/31 layers to GPU"], 31),
+        (
+            99,
+            ["load_tensors: offloaded 31/31 layers to GPU", "load_tensors: offloaded 9/9 layers"],
+            31,
+        ),
+        (33, ["warning: no usable GPU found, --gpu-layers option will be ignored"], 0),
+        (33, ["load_tensors: CPU_Mapped model buffer size = 92.10 MiB"], None),
+    ],
+)
+def test_what_became_of_the_gpu_layers(asked: int, lines: list[str], expected: int | None) -> None:
+    assert resolved_gpu_layers(asked, lines) == expected
+
+
+def test_the_first_context_names_its_batches() -> None:
+    lines = [
+        "0.00.100.001 I llama_context: n_batch               = 256\n",
+        "0.00.100.001 I llama_context: n_ubatch              = 128\n",
+        "0.00.200.001 I llama_context: n_batch               = 64\n",
+    ]
+    assert resolved_batches(lines) == {"n_batch": 256, "n_ubatch": 128}
+    assert resolved_batches([]) == {}

@@ -280,3 +280,13 @@ def test_a_server_that_died_between_runs_is_started_again(
     first.wait(timeout=10)
     assert engine.run(OFF, PROMPT).counters.n_generated == 60
     assert [child.pid for child in servers()] != [first.pid]
+
+
+def test_facts_are_what_the_server_made_of_the_settings(binary: Path, tiny_llama: Path) -> None:
+    engine = LlamaServerEngine()
+    asked = GenerationSettings(n_ctx=1024, gpu_layers=33)
+    try:
+        facts = engine.load(ModelFile("tiny", str(tiny_llama), "t"), {}, asked)
+    finally:
+        engine.close()
+    assert (facts["n_batch"], facts["n_ubatch"], facts["gpu_layers"]) == (64, 32, 0)

@@ -260,12 +260,13 @@ def scripted_events(
         GenerationSettings(**experiment.generation),
     )
     prompts = workload.prompts[: protocol["n_prompts"]]
-    prepared = [fake.prepare(p, protocol["max_tokens"]) for p in prompts]
+    most = protocol["max_tokens"]
+    prepared = [fake.prepare(p, min(most, p.max_tokens or most)) for p in prompts]
     events: list[Event] = [
         EnvironmentEvent(
             machine={**machine, "start": {"load_average_1m": 0.2}},
             engine={**facts, "version": version},
-            prompt_set_hash=prompt_set_hash([p.token_ids for p in prepared]),
+            prompt_set_hash=prompt_set_hash([(p.token_ids, p.max_tokens) for p in prepared]),
             chat_template_hash="seeded",
             n_prompt_tokens={
                 known_id(row.id): len(done.token_ids)

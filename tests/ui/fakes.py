@@ -119,7 +119,7 @@ def history_row(**changes: object) -> HistoryRow:
         engine="llama-cpp",
         engine_build="0.3.36",
         arm="ngram-simple:size_n=3,size_m=8",
-        arm_identity="id-1",
+        lasting_arm_key="arm-1",
         base_key="key-1",
         state="succeeded",
         is_partial=False,

@@ -12,7 +12,7 @@ def test_the_fastest_arm_stands_on_the_board() -> None:
     fast = history_row(
         experiment_arm_id=2,
         arm="prompt-lookup",
-        arm_identity="id-2",
+        lasting_arm_key="arm-2",
         summary=on_summary(ratio=1.5, ratio_low=1.4, ratio_high=1.6),
     )
     (row,) = verdict_board([slow, fast])
@@ -27,7 +27,7 @@ def test_overlapping_winners_are_a_tie() -> None:
     two = history_row(
         experiment_arm_id=2,
         arm="prompt-lookup",
-        arm_identity="id-2",
+        lasting_arm_key="arm-2",
         summary=on_summary(ratio=1.28, ratio_low=1.2, ratio_high=1.36),
     )
     (row,) = verdict_board([one, two])
@@ -82,7 +82,9 @@ def test_a_short_trial_does_not_displace_a_result_over_more_prompts() -> None:
 
 
 def test_results_under_other_settings_are_left_out() -> None:
-    old = history_row(base_key="key-0", arm_identity="id-2", arm="x", summary=on_summary(ratio=2.0))
+    old = history_row(
+        base_key="key-0", lasting_arm_key="arm-2", arm="x", summary=on_summary(ratio=2.0)
+    )
     new = history_row(experiment_id=8, measured_at=LATER)
     (row,) = verdict_board([old, new])
     assert row.best is new
@@ -110,7 +112,7 @@ def test_a_newer_text_that_disqualifies_an_arm_counts_however_wide_its_interval(
 def test_total_time_ranks_where_the_traffic_is_known() -> None:
     def arm(n: int, ratio: float, total: float, mix: bool) -> HistoryRow:
         summary = on_summary(ratio=ratio, total_time_ratio=total)
-        return history_row(arm=f"a{n}", arm_identity=f"id-{n}", summary=summary, has_mix=mix)
+        return history_row(arm=f"a{n}", lasting_arm_key=f"arm-{n}", summary=summary, has_mix=mix)
 
     for mix, wanted in ((False, "a1"), (True, "a2")):
         (row,) = verdict_board([arm(1, 1.3, 1.1, mix), arm(2, 1.2, 1.25, mix)])
@@ -119,7 +121,9 @@ def test_total_time_ranks_where_the_traffic_is_known() -> None:
 
 def test_one_arm_on_two_engines_is_two_arms() -> None:
     here = history_row()
-    served = history_row(engine="llama-server", experiment_id=8, measured_at=LATER)
+    served = history_row(
+        engine="llama-server", lasting_arm_key="served", experiment_id=8, measured_at=LATER
+    )
     (row,) = verdict_board([here, served])
     assert row.n_arms == 2
 
@@ -138,7 +142,7 @@ def test_a_workload_where_nothing_is_faster_says_leave_it_off() -> None:
 
 def test_a_suspect_winner_gives_way_to_a_sound_one() -> None:
     suspect = history_row(
-        arm_identity="id-2", arm="x", summary=on_summary(ratio=3.0, flags=("suspect",))
+        lasting_arm_key="arm-2", arm="x", summary=on_summary(ratio=3.0, flags=("suspect",))
     )
     sound = history_row()
     (row,) = verdict_board([suspect, sound])
@@ -150,7 +154,7 @@ def test_the_paired_test_decides_ties_inside_one_experiment() -> None:
     two = history_row(
         experiment_arm_id=2,
         arm="prompt-lookup",
-        arm_identity="id-2",
+        lasting_arm_key="arm-2",
         summary=on_summary(ratio=1.28, ratio_low=1.2, ratio_high=1.36, tied_with_best=True),
     )
     (row,) = verdict_board([one, two])
@@ -163,7 +167,7 @@ def test_an_arm_that_may_still_prove_faster_keeps_the_advice_open() -> None:
     )
     unsettled = history_row(
         arm="prompt-lookup",
-        arm_identity="id-2",
+        lasting_arm_key="arm-2",
         summary=on_summary(
             ratio=0.95, ratio_low=0.8, ratio_high=1.12, verdict=Verdict.NOT_RESOLVED
         ),
@@ -185,7 +189,7 @@ def test_a_best_arm_that_is_not_resolved_is_never_advice_to_leave_drafting_off()
 def test_a_tied_arm_without_a_draft_model_is_named_as_the_simpler_one() -> None:
     drafted = history_row(
         arm="draft-simple:model=small",
-        arm_identity="id-2",
+        lasting_arm_key="arm-2",
         summary=on_summary(ratio=1.3, ratio_low=1.2, ratio_high=1.4),
     )
     plain = history_row()

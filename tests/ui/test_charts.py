@@ -1,9 +1,10 @@
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from fakes import history_row, off_summary, on_summary, run_view
+from fakes import NOON, history_row, off_summary, on_summary, run_view
 
 from specdash.domain.counters import Step
 from specdash.domain.summary import CategoryRatio
@@ -183,6 +184,29 @@ def test_a_trend_joins_only_equal_keys_and_marks_a_new_build() -> None:
     assert len(drawn["data"]) == 2
     texts = [a.get("text") for a in drawn["layout"]["annotations"]]
     assert texts == ["build 0.3.40"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"lasting_arm_key": "other"}, {"workload_version": "def"}, {"base_key": "key-2"}]
+)
+def test_no_line_joins_another_arm_workload_version_or_setting(change: dict[str, str]) -> None:
+    assert len(series([history_row(), history_row(experiment_id=8, **change)])) == 2
+
+
+def test_other_build_flags_of_one_version_break_a_line_visibly() -> None:
+    rows = [
+        history_row(build_flags="AVX2"),
+        history_row(experiment_id=8, measured_at=NOON + timedelta(days=1), build_flags="CUDA"),
+    ]
+    drawn = spec(trend_figure(rows, [rows[0].arm]))
+    assert len(drawn["data"]) == 1
+    assert [a.get("text") for a in drawn["layout"]["annotations"]] == ["other build flags"]
+
+
+def test_lines_of_two_engines_are_told_apart_by_name() -> None:
+    rows = [history_row(), history_row(engine="llama-server", lasting_arm_key="served")]
+    names = [trace["name"] for trace in spec(trend_figure(rows, [rows[0].arm]))["data"]]
+    assert names == [f"{rows[0].arm} · llama-cpp", f"{rows[0].arm} · llama-server"]
 
 
 def test_results_without_a_key_are_never_joined() -> None:

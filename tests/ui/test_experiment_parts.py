@@ -2,7 +2,7 @@
 
 import pytest
 import streamlit as st
-from fakes import experiment_view
+from fakes import experiment_view, off_summary, on_summary
 
 from specdash.store.views import ExperimentReport
 from specdash.ui import experiment_parts
@@ -73,3 +73,33 @@ def test_what_could_not_be_read_is_a_note_and_no_warning(
     assert len(warned) == 1
     assert "throttled" in warned[0]
     assert "temperature" in captions[0]
+
+
+def test_resolved_settings_are_shown_by_arm_without_what_nobody_told() -> None:
+    calls = [{"method": "draft-simple", "model": "0123456789abcdef", "n_max": 3}]
+    fields = {
+        1: {"engine": "llama-cpp", "engine_commit": None, "parameters": {"calls": []}},
+        2: {
+            "engine": "llama-cpp",
+            "engine_commit": None,
+            "parameters": {"calls": calls},
+            "draft_gpu_layers": 0,
+        },
+    }
+    report = ExperimentReport(
+        experiment_view(), (off_summary(), on_summary()), 1, 1, False, arm_fields=fields
+    )
+    assert experiment_parts.resolved_rows(report) == [
+        {
+            "Arm": "off",
+            "engine": "llama-cpp",
+            "drafting parameters": "none",
+            "GPU layers of the draft": None,
+        },
+        {
+            "Arm": "ngram-simple:size_n=3,size_m=8",
+            "engine": "llama-cpp",
+            "drafting parameters": "draft-simple: model=01234567, n_max=3",
+            "GPU layers of the draft": "0",
+        },
+    ]

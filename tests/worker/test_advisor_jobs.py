@@ -79,6 +79,8 @@ def test_stored_calibration_is_found_by_its_key_and_serves_a_later_job(lab: Lab)
         find = partial(newest_calibration, session, target_model_id=made.target_model_id)
         assert find(fields=key) == made
         assert find(fields={"n_threads": 1}) == made
+        assert find(fields={}, asked={"n_ctx": 4096, "gpu_layers": 0}) == made
+        assert find(fields={}, asked={"n_ctx": 4096, "gpu_layers": 33}) is None
         assert find(fields={**key, "n_threads": 99}) is None
         assert find(fields=key, draft_hashes=["d" * 64]) is None
     later = _queue(lab, prediction=PredictionRequest((_NGRAM,), made.calibration_id))

@@ -11,6 +11,7 @@ from specdash.worker.machine import (
     allowed_cpus,
     cgroup_quota_cpus,
     fingerprint,
+    library_versions,
     load_snapshot,
     machine_facts,
 )
@@ -97,3 +98,11 @@ def test_a_snapshot_is_plain_data_with_none_for_the_unknown() -> None:
         "memory_available_bytes",
         "gpu_memory_free_bytes",
     }
+
+
+def test_the_quota_itself_is_a_fact_beside_the_cpus_it_leaves() -> None:
+    assert machine_facts()["cgroup_quota_cpus"] == cgroup_quota_cpus()
+
+
+def test_libraries_that_measure_and_judge_have_versions() -> None:
+    assert {"numpy", "scipy"} <= set(library_versions()) <= {"numpy", "scipy", "llama-cpp-python"}

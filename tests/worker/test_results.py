@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlmodel import select
 
+from specdash.engines.base import GenerationSettings
 from specdash.store.queries import experiment_report, list_runs, run_detail
-from specdash.store.session import read_session
+from specdash.store.session import read_session, write_session
 from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
 from specdash.worker.protocol import (
     AnchorEvent,
@@ -248,6 +249,54 @@ def test_a_machine_that_was_not_quiet_is_told_with_the_experiment(
     ended = _environment(lab, job)
     assert ended["flags"] == ["busy_start", "throttled"]
     assert ended["warnings"] == [words, "The CPU was throttled for heat 2 times."]
+
+
+def test_an_experiment_keeps_the_machine_as_it_was(lab: Lab) -> None:
+    for governor in ("performance", "powersave"):
+        queued = lab.queue()
+        job = lab.claim(queued, os.getpid())
+        machine = {**MACHINE, "governor": governor}
+        apply_events(
+            lab.engine,
+            job,
+            scripted_events(lab.engine, job.experiment_id, version="1", machine=machine),
+        )
+        if governor == "performance":
+            first = queued
+    assert lab.report(first).experiment.machine_facts["governor"] == "performance"
+    assert lab.report(queued).experiment.machine_facts["governor"] == "powersave"
+
+
+def test_an_experiment_from_before_shows_the_newest_facts_of_its_machine(
+    lab: Lab, job: ClaimedJob
+) -> None:
+    events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+    apply_events(lab.engine, job, events)
+    with write_session(lab.engine) as session:
+        experiment = session.get_one(Experiment, job.experiment_id)
+        kept = {k: v for k, v in experiment.environment.items() if k != "machine"}
+        experiment.environment = kept
+    with read_session(lab.engine) as session:
+        view = experiment_report(session, job.experiment_id).experiment
+    assert view.machine_facts == MACHINE
+
+
+def test_the_base_key_holds_what_the_engine_made_of_the_settings(lab: Lab) -> None:
+    fields = []
+    for n_ctx, gpu_layers in ((8192, 33), (4096, 0)):
+        asked = GenerationSettings(n_ctx=n_ctx, n_batch=8192, gpu_layers=gpu_layers)
+        job = lab.claim(lab.queue(generation=asked), os.getpid())
+        events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+        environment = next(e for e in events if isinstance(e, EnvironmentEvent))
+        told = {"n_ctx": 4096, "n_batch": 4096, "gpu_layers": 0, "flash_attn": None}
+        engine = {**environment.engine, **told}
+        apply_events(lab.engine, job, [environment.model_copy(update={"engine": engine})])
+        with read_session(lab.engine) as session:
+            view = experiment_report(session, job.experiment_id).experiment
+        fields.append({k: v for k, v in view.base_key_fields.items() if k != "target_hash"})
+    assert fields[0] == fields[1]
+    assert (fields[0]["n_ctx"], fields[0]["n_batch"], fields[0]["gpu_layers"]) == (4096, 4096, 0)
+    assert (fields[0]["flash_attn"], fields[0]["n_parallel"]) == ("auto", 1)
 
 
 def _environment(lab: Lab, job: ClaimedJob) -> Mapping[str, object]:

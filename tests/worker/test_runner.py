@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from specdash import __version__
+from specdash.worker.machine import library_versions
 from specdash.worker.protocol import (
     ArmEvent,
     DoneEvent,
@@ -21,6 +23,7 @@ from specdash.worker.protocol import (
     parse_event,
 )
 from tests.helpers.job_specs import scripted_spec
+from tests.helpers.seeding import scripted_file
 
 COMMAND = [sys.executable, "-m", "specdash.worker.runner"]
 
@@ -78,6 +81,8 @@ def test_events_come_in_order_and_every_planned_run_is_there(tmp_path: Path) -> 
     assert (last.done, last.total, last.eta_s) == (10, 10, 0.0)
     environment = [e for e in events if isinstance(e, EnvironmentEvent)]
     assert environment[0].n_prompt_tokens == {100: 3, 101: 3}
+    assert environment[0].specdash == __version__
+    assert environment[0].libraries == library_versions()
     assert isinstance(events[-1], DoneEvent)
 
 
@@ -226,3 +231,15 @@ def test_runner_imports_neither_interface_nor_native_library(tmp_path: Path) -> 
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_prompts_with_another_cap_of_their_own_are_other_prompts(tmp_path: Path) -> None:
+    hashes = []
+    for name, cap in (("a", 64), ("b", 96), ("c", 64)):
+        spec = scripted_spec(scripted_file(tmp_path, name), ("off",), n_prompts=2, rounds=1)
+        capped = [p.model_copy(update={"max_tokens": cap}) for p in spec.prompts]
+        path = tmp_path / f"{name}.json"
+        path.write_text(spec.model_copy(update={"prompts": capped}).model_dump_json())
+        _, events = run_job(path)
+        hashes += [e.prompt_set_hash for e in events if isinstance(e, EnvironmentEvent)]
+    assert hashes[0] == hashes[2] != hashes[1]

@@ -198,7 +198,10 @@ def _environment(report: ExperimentReport) -> None:
             ("Protocol", experiment.protocol),
             ("Generation settings", experiment.generation),
             ("Comparability key", experiment.base_key_fields),
-            ("Engine, and the machine's state at start and end", experiment.environment),
+            (
+                "Engine, and the machine's state at start and end",
+                {k: v for k, v in experiment.environment.items() if k != "machine"},
+            ),
         ):
             if facts:
                 st.markdown(f"**{title}**")
@@ -207,6 +210,7 @@ def _environment(report: ExperimentReport) -> None:
         name = "Target as the server calls it" if held else "Target file"
         st.caption(fmt.plain(f"{name}: {experiment.target_path}"))
         st.caption(fmt.plain(f"Target content hash: {experiment.target_hash}"))
+    parts.resolved_arms(report)
 
 
 def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, str]:

@@ -77,6 +77,9 @@ def main(words: list[str]) -> int:
         sys.stdout.write(HELP)
         return 0
     say("0.00.000.001 I main: loading model")
+    say("0.00.050.001 I llama_context: n_batch               = 64")
+    say("0.00.050.001 I llama_context: n_ubatch              = 32")
+    say("warning: no usable GPU found, --gpu-layers option will be ignored")
     if "--fake-dies-loading" in words:
         say("0.00.100.001 E srv    load_model: failed to load model, 'broken.gguf'")
         return 1
