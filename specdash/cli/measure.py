@@ -9,6 +9,7 @@ from specdash.cli.common import open_store
 from specdash.cli.following import JobProgress, sigterm_as_ctrl_c
 from specdash.cli.output import print_json, print_table, say
 from specdash.cli.results import ComparedPair, comparison_document, report_document
+from specdash.domain.comparing import Basis
 from specdash.domain.sentences import plain_sentence
 from specdash.domain.summary import ArmSummary
 from specdash.errors import SpecdashError, UsageError
@@ -150,6 +151,25 @@ def compare(experiments: Sequence[int], *, as_json: bool) -> None:
 
 def _print_pairs(pairs: Sequence[ComparedPair]) -> None:
     print_table(
-        ("a", "b", "b against a", "ratio", "low", "high", "prompts"),
-        [(p.a, p.b, p.verdict, p.ratio, p.ratio_low, p.ratio_high, p.n_prompts) for p in pairs],
+        ("a", "b", "b against a", "ratio", "low", "high", "prompts", "flags"),
+        [
+            (
+                p.a,
+                p.b,
+                p.verdict,
+                p.ratio,
+                p.ratio_low,
+                p.ratio_high,
+                p.n_prompts,
+                ", ".join(p.flags),
+            )
+            for p in pairs
+        ],
     )
+    if any(p.basis == Basis.OWN_OFF.value for p in pairs):
+        say("Ratios of two experiments are those of the speed-ups, each over its own off.")
+    if sum(p.verdict is not None for p in pairs) > 1:
+        say("The verdicts hold for all pairs together (Holm at 5 %); each interval stands alone.")
+    for pair in pairs:
+        if pair.reason:
+            say(f"{pair.b} against {pair.a}: no verdict. {pair.reason}")

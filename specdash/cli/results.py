@@ -2,28 +2,35 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from sqlmodel import Session
 
+from specdash.domain.comparing import Comparison
 from specdash.domain.concurrency import ArmUnderLoad
+from specdash.domain.multiple import together
 from specdash.domain.summary import ArmSummary
-from specdash.store.comparison import Side, compare_sides, not_comparable_reasons
-from specdash.store.queries import experiment_report, list_runs
+from specdash.domain.verdict import Verdict
+from specdash.store.comparison import Side, compare_sides, not_comparable_reasons, sides
 from specdash.store.views import ExperimentReport
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedPair:
-    """B against A: ``ratio`` above 1 means that B is faster."""
+    """B against A: a ``ratio`` above 1 speaks for B."""
 
     a: str
     b: str
     a_experiment: int
     b_experiment: int
+    basis: str
     verdict: str | None
+    """``None`` where it is withheld; ``reason`` then says why."""
+    reason: str | None
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    speed_ratio: float | None
     n_prompts: int
     n_rounds: int
     flags: tuple[str, ...]
@@ -99,34 +106,33 @@ def _arm_document(arm: ArmSummary) -> dict[str, object]:
 
 
 def comparison_document(session: Session, experiment_ids: Sequence[int]) -> ComparisonDocument:
-    """One id: all pairs of its arms. Two: arms of one text, else their only on-arms."""
-    reports = [experiment_report(session, i) for i in dict.fromkeys(experiment_ids)]
-    sides = [_sides(session, report) for report in reports]
-    if len(sides) == 1:
-        pairs = [(a, b) for i, a in enumerate(sides[0]) for b in sides[0][i + 1 :]]
-    else:
-        pairs = _matched(*sides)
-    reasons = tuple(dict.fromkeys(r for a, b in pairs for r in not_comparable_reasons(a, b)))
+    """One id: all pairs of its arms. Two: arms of one text, else their only on-arms.
+
+    Verdicts of several pairs hold for all of them together.
+    """
+    ids = list(dict.fromkeys(experiment_ids))
+    found = [sides(session, i) for i in ids]
+    pairs = list(combinations(found[0], 2)) if len(found) == 1 else _matched(*found)
+    against = [not_comparable_reasons(a, b) for a, b in pairs]
+    reasons = tuple(dict.fromkeys(r for told in against for r in told))
     if not pairs:
-        alone = len(sides) == 1
+        alone = len(found) == 1
         reasons = ("it has a single arm" if alone else "they have no arm in common",)
+    fair = [pair for pair, told in zip(pairs, against, strict=True) if not told]
+    results = [compare_sides(a, b) for a, b in fair]
+    verdicts = together([(r.verdict, r.p_difference) for r in results])
     return ComparisonDocument(
-        experiments=tuple(r.experiment.experiment_id for r in reports),
+        experiments=tuple(ids),
         comparable=not reasons,
         reasons=reasons,
-        pairs=tuple(_pair(a, b) for a, b in pairs if not not_comparable_reasons(a, b)),
+        pairs=tuple(
+            _pair(a, b, result, verdict)
+            for (a, b), result, verdict in zip(fair, results, verdicts, strict=True)
+        ),
     )
 
 
-def _sides(session: Session, report: ExperimentReport) -> list[Side]:
-    runs = list_runs(session, report.experiment.experiment_id)
-    return [
-        Side(report.experiment, arm, tuple(r for r in runs if r.experiment_arm_id == arm.arm_id))
-        for arm in report.arms
-    ]
-
-
-def _matched(first: list[Side], second: list[Side]) -> list[tuple[Side, Side]]:
+def _matched(first: Sequence[Side], second: Sequence[Side]) -> list[tuple[Side, Side]]:
     by_text = {side.arm.text: side for side in second}
     same = [(a, by_text[a.arm.text]) for a in first if a.arm.text in by_text]
     on_first = [s for s in first if not s.arm.is_baseline]
@@ -136,18 +142,20 @@ def _matched(first: list[Side], second: list[Side]) -> list[tuple[Side, Side]]:
     return same
 
 
-def _pair(a: Side, b: Side) -> ComparedPair:
-    outcome = compare_sides(a, b)
+def _pair(a: Side, b: Side, result: Comparison, verdict: Verdict | None) -> ComparedPair:
     return ComparedPair(
         a=a.arm.text,
         b=b.arm.text,
         a_experiment=a.experiment.experiment_id,
         b_experiment=b.experiment.experiment_id,
-        verdict=outcome.verdict.value if outcome.verdict else None,
-        ratio=outcome.ratio,
-        ratio_low=outcome.ratio_low,
-        ratio_high=outcome.ratio_high,
-        n_prompts=outcome.n_prompts,
-        n_rounds=outcome.n_rounds,
-        flags=outcome.flags,
+        basis=result.basis.value,
+        verdict=verdict.value if verdict else None,
+        reason=result.reason,
+        ratio=result.ratio,
+        ratio_low=result.ratio_low,
+        ratio_high=result.ratio_high,
+        speed_ratio=result.speed_ratio,
+        n_prompts=result.n_prompts,
+        n_rounds=result.n_rounds,
+        flags=result.flags,
     )

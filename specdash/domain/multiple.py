@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from scipy.special import bdtrc
 
-from specdash.domain.statistics import MIN_PROMPTS, PromptSample, estimate
-from specdash.domain.verdict import PRACTICAL_DIFFERENCE
+from specdash.domain.statistics import MIN_PROMPTS, Estimate, PromptSample, estimate
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict
 
 LogSpeeds: TypeAlias = Mapping[tuple[int, int], float]
 """ln(tokens/s) of one arm by block: (prompt id, round)."""
@@ -59,6 +59,28 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
+def difference_p(result: Estimate) -> float | None:
+    """Two-sided p of "no more than a practical difference"; ``None`` under 3 prompts."""
+    return result.p_value(_MARGIN) if result.n >= MIN_PROMPTS else None
+
+
+def together(
+    outcomes: Sequence[tuple[Verdict | None, float | None]],
+) -> tuple[Verdict | None, ...]:
+    """Verdicts of several pairs (verdict, p of a difference) that hold for all of them at once.
+
+    Holm at 5 % over the pairs with a p: a difference that it does not bear is not resolved.
+    """
+    known = [i for i, (_, p) in enumerate(outcomes) if p is not None]
+    adjusted = dict(zip(known, holm([outcomes[i][1] or 0.0 for i in known]), strict=True))
+    return tuple(
+        Verdict.NOT_RESOLVED
+        if verdict in (Verdict.FASTER, Verdict.SLOWER) and adjusted.get(i, 1.0) >= _ALPHA
+        else verdict
+        for i, (verdict, _) in enumerate(outcomes)
+    )
+
+
 def tie_set(
     speeds: Mapping[int, LogSpeeds],
     reference: int,
@@ -84,7 +106,7 @@ def tie_set(
     p_values: list[float] = []
     for a, b in pairs:
         result = estimate(paired_samples(speeds[a], speeds[b], categories), weights)
-        p = result.p_value(_MARGIN) if result is not None and result.n >= MIN_PROMPTS else None
+        p = None if result is None else difference_p(result)
         p_values.append(1.0 if p is None else p)
     leader = max(arms, key=lambda arm: against[arm].log_ratio)
     separable = {pair for pair, p in zip(pairs, holm(p_values), strict=True) if p < _ALPHA}

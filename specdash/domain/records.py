@@ -118,6 +118,8 @@ class ArmSummary:
 
     ``None`` without a ratio, and for an arm with a suspect run, which takes no part.
     """
+    p_difference: float | None = None
+    """Two-sided p of "no more than a practical difference to the baseline"; not adjusted."""
     drift: float | None = None
     """Relative change of speed over the whole experiment; clear and over 2 % it is flagged."""
     n_numeric: int = 0

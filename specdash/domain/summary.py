@@ -15,7 +15,7 @@ from specdash.domain.metrics import (
     pooled_decode_tok_s,
     pooled_end_to_end_tok_s,
 )
-from specdash.domain.multiple import tie_set
+from specdash.domain.multiple import difference_p, tie_set
 from specdash.domain.records import (
     ArmFacts,
     ArmSummary,
@@ -179,6 +179,7 @@ def _summarise_arm(
         ),
         outlier_run_ids=tuple(r.run_id for r in measured if r.run_id in experiment.blocks.outliers),
         tied_with_best=ties.get(arm.arm_id) if ratio is not None else None,
+        p_difference=difference_p(against.result) if against.result else None,
         drift=experiment.blocks.drift.total if experiment.blocks.drift else None,
         n_numeric=classes.count(_NUMERIC),
         n_suspect=classes.count(_SUSPECT),

@@ -1,16 +1,35 @@
-"""Two arms set against each other, of one experiment or of two."""
+"""Arms that can be set against each other, of one experiment or of two, and what differs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from specdash.domain.arms import parse_arm
-from specdash.domain.comparability import FieldDifference, comparable
-from specdash.domain.counters import RunCounters
-from specdash.domain.summary import ArmFacts, ArmSummary, RunFacts, summarise
-from specdash.engines.registry import DEFAULT_ENGINE
-from specdash.store.views import ExperimentView, HistoryRow, RunView
+from sqlmodel import Session, select
 
-_A, _B = 1, 2
+from specdash.domain.comparability import (
+    ARM_KEY_FIELDS,
+    BUILD_FIELDS,
+    FieldDifference,
+    comparable,
+    differences,
+    label,
+)
+from specdash.domain.comparing import ArmIn, Comparison, between, within
+from specdash.domain.records import ArmFacts, ArmSummary, RunFacts
+from specdash.engines.registry import DEFAULT_ENGINE
+from specdash.store.queries import experiment_report
+from specdash.store.summaries import facts_of
+from specdash.store.tables import Job
+from specdash.store.views import ExperimentView, HistoryRow
+
+_SURROUNDINGS = {
+    "os": "operating system",
+    "gpu_driver": "GPU driver",
+    "governor": "CPU governor",
+    "cgroup_quota_cpus": "CPU quota",
+    "memory_bytes": "memory in bytes",
+    "python": "Python",
+}
+"""Facts of the machine that are in no key and may bear on a speed all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +43,28 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One arm with its experiment and runs."""
+    """One arm with its experiment, and all that was measured there."""
 
     experiment: ExperimentView
     arm: ArmSummary
-    runs: tuple[RunView, ...]
+    fields: Mapping[str, object]
+    """Of its arm key."""
+    arms: tuple[ArmFacts, ...] = ()
+    runs: tuple[RunFacts, ...] = ()
 
-    def arm_fields(self) -> Mapping[str, object]:
-        """What of the arm key is known here."""
-        calls = parse_arm(self.arm.text).calls
-        return {
-            "engine": self.experiment.engine,
-            "engine_version": self.experiment.engine_build,
-            "method": " + ".join(c.method for c in calls),
-            "parameters": {k: v for c in calls for k, v in c.params},
-        }
+    def measured(self) -> ArmIn:
+        return ArmIn(self.arm, self.arms, self.runs, self.experiment.weights or None)
+
+
+def sides(session: Session, experiment_id: int) -> tuple[Side, ...]:
+    """Every arm of an experiment, in order. :class:`NotFoundError` when there is none."""
+    report = experiment_report(session, experiment_id)
+    job = session.exec(select(Job).where(Job.experiment_id == experiment_id)).one()
+    arms, runs = facts_of(session, job)
+    return tuple(
+        Side(report.experiment, arm, report.arm_fields[arm.arm_id], arms, runs)
+        for arm in report.arms
+    )
 
 
 def choice_text(experiment_id: int, workload: str, arm: str, engine: str) -> str:
@@ -57,6 +83,12 @@ def choices(rows: Sequence[HistoryRow]) -> tuple[Choice, ...]:
             text = choice_text(row.experiment_id, row.workload, arm, row.engine)
             found.setdefault(text, Choice(text, row.experiment_id, arm))
     return tuple(found.values())
+
+
+def compare_sides(a: Side, b: Side) -> Comparison:
+    """B against A; only of sides that :func:`not_comparable_reasons` has nothing against."""
+    same = a.experiment.experiment_id == b.experiment.experiment_id
+    return (within if same else between)(a.measured(), b.measured())
 
 
 def not_comparable_reasons(a: Side, b: Side) -> tuple[str, ...]:
@@ -79,12 +111,54 @@ def not_comparable_reasons(a: Side, b: Side) -> tuple[str, ...]:
     return tuple(reasons)
 
 
+def what_differs(a: Side, b: Side) -> tuple[FieldDifference, ...]:
+    """Fields of the arm key; then what is in no key: versions, driver, system."""
+    own = differences(a.fields, b.fields, ARM_KEY_FIELDS)
+    around_a, around_b = _surroundings(a.experiment), _surroundings(b.experiment)
+    return own + tuple(
+        FieldDifference(name, name, _text(around_a.get(name)), _text(around_b.get(name)))
+        for name in dict.fromkeys((*around_a, *around_b))
+        if around_a.get(name) != around_b.get(name)
+    )
+
+
+def untold(a: Side, b: Side) -> tuple[str, ...]:
+    """Labels of what neither engine tells of its build, and which may differ unseen."""
+    return tuple(
+        label(f) for f in BUILD_FIELDS if a.fields.get(f) is None and b.fields.get(f) is None
+    )
+
+
+def _surroundings(experiment: ExperimentView) -> dict[str, object]:
+    environment, facts = experiment.environment, experiment.machine_facts
+    libraries = environment.get("libraries")
+    return {
+        **{words: facts.get(name) for name, words in _SURROUNDINGS.items()},
+        "specdash": environment.get("specdash"),
+        **(libraries if isinstance(libraries, Mapping) else {}),
+    }
+
+
+def _text(value: object) -> str:
+    return "unknown" if value is None else str(value)
+
+
 def _words(difference: FieldDifference, a: ExperimentView, b: ExperimentView) -> str:
     """The difference with names in place of hashes, where the names tell the two apart."""
     name = _NAMES.get(difference.field)
-    if name is None or name(a) == name(b):
+    if name is None:
         return difference.words()
-    return f"{difference.label}: {name(a)} / {name(b)}"
+    if name(a) != name(b):
+        return f"{difference.label}: {name(a)} / {name(b)}"
+    if difference.field == "prompt_set_hash":
+        older = [e.experiment_id for e in (a, b) if e.environment.get("specdash") is None]
+        if len(older) == 1:
+            return (
+                f"prompts: the token caps of experiment {older[0]} are not known, it was measured "
+                "before they were stored; measure it again to compare"
+            )
+        return f"prompts: {name(a)} in both, with other token ids or token caps"
+    return difference.words()
 
 
 def _prompts(experiment: ExperimentView) -> str:
@@ -98,44 +172,3 @@ _NAMES: Mapping[str, Callable[[ExperimentView], str | None]] = {
     "target_hash": lambda experiment: experiment.target,
     "machine_fingerprint": lambda experiment: experiment.machine,
 }
-
-
-def compare_sides(a: Side, b: Side) -> ArmSummary:
-    """B against A by the same statistics as an arm against ``off``.
-
-    Runs pair by prompt and round; rounds of two experiments did not run back to back, so drift of
-    the machine between them is in the ratio.
-    """
-    arms = (
-        ArmFacts(_A, a.arm.text, is_baseline=True, status=a.arm.status, reason=a.arm.reason),
-        ArmFacts(_B, b.arm.text, is_baseline=False, status=b.arm.status, reason=b.arm.reason),
-    )
-    runs = [*_facts(a.runs, _A, 0), *_facts(b.runs, _B, len(a.runs))]
-    return summarise(arms, runs)[1]
-
-
-def _facts(runs: Sequence[RunView], arm_id: int, first: int) -> list[RunFacts]:
-    return [
-        RunFacts(
-            run_id=run.run_id,
-            arm_id=arm_id,
-            prompt_id=run.prompt_id,
-            prompt_key=run.prompt_key,
-            category=run.category,
-            round=run.round,
-            order_index=first + position,
-            is_warmup=run.is_warmup,
-            counters=RunCounters(
-                n_generated=run.n_generated,
-                prefill_s=run.prefill_s,
-                decode_s=run.decode_s,
-                n_prompt=run.n_prompt,
-                n_verify_steps=run.n_verify_steps,
-                n_plain_steps=run.n_plain_steps,
-                n_drafted=run.n_drafted,
-                n_accepted=run.n_accepted,
-            ),
-            flags=frozenset(run.flags),
-        )
-        for position, run in enumerate(runs)
-    ]

@@ -89,6 +89,13 @@ def summaries_of(
     return found
 
 
+def facts_of(session: Session, job: Job) -> tuple[tuple[ArmFacts, ...], tuple[RunFacts, ...]]:
+    """Arms and runs that the summaries of the job's newest attempt are made from."""
+    arms = _arms(session, [job.experiment_id])
+    runs = _runs(session, {job.experiment_id: job})
+    return tuple(arms[job.experiment_id]), tuple(runs[job.experiment_id])
+
+
 def _key(session: Session, job: Job, weights: Mapping[int, Mapping[str, float]]) -> _Key:
     return (
         str(session.get_bind().engine.url),

@@ -13,10 +13,11 @@ from specdash.gguf.scan import ScanProblem
 from specdash.settings import Settings, load_settings
 from specdash.store import advices as stored_advices
 from specdash.store import calibrations as stored_calibrations
-from specdash.store import drafters, measured, passes, queries, remote_models, unusable
+from specdash.store import comparison, drafters, measured, passes, queries, remote_models, unusable
 from specdash.store import servers as stored_servers
 from specdash.store.advices import AdviceView, PredictedArm
 from specdash.store.calibrations import CalibrationView
+from specdash.store.comparison import Side
 from specdash.store.drafters import DrafterShare
 from specdash.store.measured import MeasuredLoad
 from specdash.store.passes import ExperimentPasses
@@ -107,6 +108,11 @@ def run_detail(run_id: int) -> RunDetail:
     return _run_detail(*_key(), run_id)
 
 
+def sides(experiment_id: int) -> tuple[Side, ...]:
+    """Every arm of an experiment, with what a comparison needs."""
+    return _sides(*_key(), experiment_id)
+
+
 def history(filters: HistoryFilter, *, limit: int | None = None) -> Sequence[HistoryRow]:
     return _history(*_key(), filters, limit)
 
@@ -188,6 +194,12 @@ def _report(url: str, revision: int, experiment_id: int) -> ExperimentReport:
 def _runs(url: str, revision: int, experiment_id: int) -> Sequence[RunView]:
     with read_session(_engine(url)) as session:
         return queries.list_runs(session, experiment_id)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _sides(url: str, revision: int, experiment_id: int) -> tuple[Side, ...]:
+    with read_session(_engine(url)) as session:
+        return comparison.sides(session, experiment_id)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import Engine
+from sqlmodel import select
 
 from specdash.store.schema import upgrade
+from specdash.store.session import read_session
 from tests.cli.conftest import Command
 
 ARM = "ngram-simple:size_n=4,size_m=16"
@@ -197,9 +199,6 @@ def test_output_that_cannot_be_written_is_an_error_in_words(
 def test_experiments_that_do_not_compare_name_their_prompts_and_fail(
     specdash: Command, engine: object, target: str, workload: str
 ) -> None:
-    from sqlmodel import select
-
-    from specdash.store.session import read_session
     from specdash.store.tables import Model, WorkloadVersion
     from tests.helpers.seeding import seed_experiment, seed_workload
 
@@ -225,6 +224,47 @@ def test_experiments_that_do_not_compare_name_their_prompts_and_fail(
         f"3 of seeded (version {versions['seeded']})"
     ]
     assert specdash("compare", ids[0]).status == 0
+
+
+def test_verdicts_of_several_pairs_hold_for_all_of_them(
+    specdash: Command, engine: object, target: str, workload: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specdash.store.tables import Model, WorkloadVersion
+    from tests.helpers.seeding import seed_experiment
+
+    with read_session(engine) as session:  # type: ignore[arg-type]
+        model = session.exec(select(Model.id)).one()
+        work = session.exec(select(WorkloadVersion.id)).one()
+    two = seed_experiment(engine, work, model, (ARM,))  # type: ignore[arg-type]
+    three = seed_experiment(engine, work, model, (ARM, "prompt-lookup"))  # type: ignore[arg-type]
+    monkeypatch.setattr("specdash.domain.comparing.difference_p", lambda _: 0.03)
+    monkeypatch.setattr("specdash.domain.summary.difference_p", lambda _: 0.03)
+    alone = specdash("compare", str(two))
+    assert "faster" in alone.out
+    assert "Holm" not in alone.err
+    together = specdash("compare", str(three))
+    assert "faster" not in together.out
+    assert "Holm at 5 %" in together.err
+    assert len(specdash("compare", str(three), "--json").document()["pairs"]) == 3  # type: ignore[index,call-overload]
+
+
+def test_two_experiments_are_set_against_their_own_off(
+    specdash: Command, engine: object, target: str, workload: str
+) -> None:
+    from specdash.store.tables import Model, WorkloadVersion
+    from tests.helpers.seeding import seed_experiment
+
+    with read_session(engine) as session:  # type: ignore[arg-type]
+        model = session.exec(select(Model.id)).one()
+        work = session.exec(select(WorkloadVersion.id)).one()
+    ids = [str(seed_experiment(engine, work, model, (ARM,))) for _ in range(2)]  # type: ignore[arg-type]
+    offs, arms = specdash("compare", *ids, "--json").document()["pairs"]  # type: ignore[index,call-overload]
+    assert (offs["basis"], offs["verdict"], offs["ratio_low"]) == ("speeds", None, None)
+    assert offs["reason"].startswith("Both are off")
+    assert (arms["basis"], arms["reason"]) == ("own off", None)
+    assert arms["verdict"] is not None
+    said = specdash("compare", *ids).err
+    assert "off against off: no verdict. Both are off" in said
 
 
 @pytest.mark.parametrize(

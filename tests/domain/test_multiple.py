@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdash.domain.multiple import holm, paired_samples, self_check, tie_set
+from specdash.domain.multiple import (
+    difference_p,
+    holm,
+    paired_samples,
+    self_check,
+    tie_set,
+    together,
+)
+from specdash.domain.statistics import Estimate
+from specdash.domain.verdict import Verdict
 
 
 @pytest.mark.parametrize(
@@ -81,3 +90,26 @@ def test_self_check_alarms_at_four_misses_in_twenty(misses: int, n: int, alarm: 
     intervals = [(1.01, 1.05)] * misses + [(0.97, 1.02)] * (n - misses)
     found = self_check(intervals)
     assert (found.n, found.misses, found.alarm) == (n, misses, alarm)
+
+
+def test_a_difference_that_holm_does_not_bear_is_not_resolved() -> None:
+    outcomes = [
+        (Verdict.FASTER, 0.001),
+        (Verdict.SLOWER, 0.03),
+        (Verdict.NO_DIFFERENCE, 1.0),
+        (None, None),
+    ]
+    assert together(outcomes) == (
+        Verdict.FASTER,
+        Verdict.NOT_RESOLVED,
+        Verdict.NO_DIFFERENCE,
+        None,
+    )
+    assert together([(Verdict.SLOWER, 0.03)]) == (Verdict.SLOWER,)
+
+
+def test_a_difference_needs_three_prompts() -> None:
+    assert difference_p(Estimate(0.5, 0.01, 1.0, 2, 1)) is None
+    p = difference_p(Estimate(0.5, 0.01, 2.0, 3, 1))
+    assert p is not None
+    assert p < 0.01

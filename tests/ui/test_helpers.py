@@ -63,19 +63,19 @@ def test_the_tail_of_a_log_is_its_last_lines(settings: Settings) -> None:
 
 
 def test_arms_of_one_experiment_compare() -> None:
-    side = Side(experiment_view(), on_summary(), (run_view(),))
+    side = Side(experiment_view(), on_summary(), {})
     assert not_comparable_reasons(side, side) == ()
 
 
 def test_a_setting_that_differs_is_named() -> None:
-    a = Side(experiment_view(), on_summary(), ())
-    b = Side(experiment_view(experiment_id=8, base_key_fields={"n_ctx": 8192}), on_summary(), ())
+    a = Side(experiment_view(), on_summary(), {})
+    b = Side(experiment_view(experiment_id=8, base_key_fields={"n_ctx": 8192}), on_summary(), {})
     assert not_comparable_reasons(a, b) == ("context length: 4096 / 8192",)
 
 
 def test_an_arm_that_was_not_measured_is_named() -> None:
-    a = Side(experiment_view(), on_summary(), ())
-    b = Side(experiment_view(), on_summary(status="inactive", reason="no proof"), ())
+    a = Side(experiment_view(), on_summary(), {})
+    b = Side(experiment_view(), on_summary(status="inactive", reason="no proof"), {})
     assert not_comparable_reasons(a, b) == (
         "ngram-simple:size_n=3,size_m=8 of experiment 7 was not measured (no proof)",
     )

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 import streamlit as st
 from sqlalchemy.engine import Engine
+from sqlmodel import col, select
 from streamlit.testing.v1 import AppTest
 
 from specdash.domain.pairing import PairVerdict
 from specdash.settings import PROJECT_ROOT, load_settings
 from specdash.store.queries import experiment_report
-from specdash.store.session import read_session
-from specdash.ui import background, data, gate, nav
+from specdash.store.session import read_session, write_session
+from specdash.store.tables import Run
+from specdash.ui import background, data, gate, nav, words
+from specdash.ui import format as fmt
 from specdash.worker.queue import Outcome
 
 sys.path.insert(0, str(PROJECT_ROOT / "tests/helpers"))
@@ -218,18 +221,48 @@ def test_an_unknown_filter_value_is_ignored(seeded: Engine) -> None:
 
 def test_two_arms_compare_with_a_ratio_and_swap(seeded: Engine) -> None:
     arm = "ngram-simple:size_n=3,size_m=8"
-    app = open_page(nav.COMPARE, a="1 · seeded · off", b=f"1 · seeded · {arm}")
+    app = open_page(
+        nav.COMPARE, a="1 · seeded · off · scripted", b=f"1 · seeded · {arm} · scripted"
+    )
     assert "is **faster than** A" in everything(app)
     app.button(key="c_swap").click().run()
     assert not app.exception
     assert "is **slower than** A" in everything(app)
 
 
+def test_flags_of_either_arm_stand_beside_the_comparison(seeded: Engine) -> None:
+    with write_session(seeded) as session:
+        for run in session.exec(select(Run).where(col(Run.equal_off).is_not(None))):
+            run.equal_off, run.split_class = False, "suspect"
+    arm = "ngram-simple:size_n=3,size_m=8"
+    app = open_page(
+        nav.COMPARE, a="1 · seeded · off · scripted", b=f"1 · seeded · {arm} · scripted"
+    )
+    assert [w.value for w in app.warning] == [fmt.plain(words.flag("suspect"))]
+    assert fmt.plain(words.flag("diverged")) in everything(app)
+
+
+def test_two_experiments_compare_over_their_own_offs(seeded: Engine) -> None:
+    seeding.seed_experiment(seeded, 1, 1, ("ngram-simple:size_n=3,size_m=8",))
+    arm = "ngram-simple:size_n=3,size_m=8"
+    app = open_page(
+        nav.COMPARE, a=f"1 · seeded · {arm} · scripted", b=f"3 · seeded · {arm} · scripted"
+    )
+    assert "Over its own off, B" in everything(app)
+    offs = open_page(nav.COMPARE, a="1 · seeded · off · scripted", b="3 · seeded · off · scripted")
+    assert "No verdict. Both are off" in everything(offs)
+
+
+def test_what_each_arm_really_used_stands_with_the_experiment(seeded: Engine) -> None:
+    app = open_page(nav.EXPERIMENT, id="1")
+    assert "What each arm really used" in [e.label for e in app.expander]
+
+
 def test_experiments_under_other_settings_are_not_comparable(
     seeded: Engine, tmp_path: Path
 ) -> None:
     seeding.seed_experiment(seeded, 1, 1, max_tokens=100)
-    app = open_page(nav.COMPARE, a="1 · seeded · off", b="3 · seeded · off")
+    app = open_page(nav.COMPARE, a="1 · seeded · off · scripted", b="3 · seeded · off · scripted")
     assert "token cap: 160 / 100" in app.warning[0].value.replace("\\", "")
 
 

@@ -1,13 +1,21 @@
 """Compare: two arms against each other, of one experiment or of two."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import streamlit as st
 
-from specdash.domain.comparability import ARM_KEY_FIELDS, differences
-from specdash.domain.summary import ArmSummary
+from specdash.domain.comparing import Basis, Comparison
 from specdash.domain.verdict import Verdict
-from specdash.store.comparison import Choice, Side, choices, compare_sides, not_comparable_reasons
+from specdash.store.comparison import (
+    Choice,
+    Side,
+    choices,
+    compare_sides,
+    not_comparable_reasons,
+    untold,
+    what_differs,
+)
 from specdash.store.views import HistoryFilter
 from specdash.ui import charts, components, data, nav, rows, tables, words
 from specdash.ui import format as fmt
@@ -18,6 +26,8 @@ _WORDS = {
     Verdict.NO_DIFFERENCE: "not practically different from",
     Verdict.NOT_RESOLVED: "not resolved against",
 }
+_BEFORE_THE_ANSWER = ("suspect", "degenerate")
+"""Flags of an arm that is not to be recommended, whatever its speed."""
 
 
 def _swap() -> None:
@@ -45,42 +55,73 @@ def _choose(found: Mapping[str, Choice]) -> tuple[Choice | None, Choice | None]:
 
 
 def _side(choice: Choice) -> Side:
-    report = data.report(choice.experiment_id)
-    arm = next(a for a in report.arms if a.text == choice.arm)
-    runs = (r for r in data.runs(choice.experiment_id) if r.experiment_arm_id == arm.arm_id)
-    return Side(report.experiment, arm, tuple(runs))
+    return next(s for s in data.sides(choice.experiment_id) if s.arm.text == choice.arm)
 
 
-def _answer(a: Side, b: Side, result: ArmSummary) -> None:
-    name_a, name_b = fmt.code(a.arm.text), fmt.code(b.arm.text)
-    if result.ratio is None or result.verdict is None:
+def _answer(a: Side, b: Side, result: Comparison) -> None:
+    if result.ratio is None:
         components.empty_state(
             "These two cannot be set against each other.",
             "They share no prompt with a speed in the same round.",
         )
         return
-    mark = words.VERDICTS[result.verdict]
-    ratio = fmt.ratio(result.ratio, result.ratio_low, result.ratio_high)
-    st.markdown(
-        f"{mark.markdown()}  \nB, {name_b}, is **{_WORDS[result.verdict]}** A, {name_a}: "
-        f"**{ratio}** the speed — {fmt.interval(result.ratio_low, result.ratio_high)}, "
-        f"{fmt.plural(result.n_prompts, 'prompt')} x {fmt.plural(result.n_rounds, 'round')}."
-    )
-    if a.experiment.experiment_id != b.experiment.experiment_id:
+    for flag in result.flags:
+        if flag in _BEFORE_THE_ANSWER:
+            st.warning(fmt.plain(words.flag(flag)), icon=":material/warning:")
+    if result.verdict is None:
+        st.markdown(_speeds(a, b, result))
+    else:
+        mark = words.VERDICTS[result.verdict]
+        st.markdown(f"{mark.markdown()}  \n{_sentence(a, b, result, result.verdict)}")
+    if result.reason:
+        st.caption(f":material/info: No verdict. {fmt.plain(result.reason)}")
+    if result.basis is Basis.OWN_OFF:
         st.caption(
-            ":material/info: Two experiments: their rounds did not run back to back, so any drift "
-            "of the machine between them is in this ratio."
+            ":material/info: Two experiments: their rounds did not run back to back. So each arm "
+            "is taken against the off that ran beside it, which takes the machine's shift between "
+            f"them out. {_speeds(a, b, result)}"
         )
     if result.advice:
         st.caption(f":material/lightbulb: {fmt.plain(result.advice)}")
+    for flag in result.flags:
+        if flag not in _BEFORE_THE_ANSWER:
+            st.caption(f":material/flag: {fmt.plain(words.flag(flag))}")
+
+
+def _sentence(a: Side, b: Side, result: Comparison, verdict: Verdict) -> str:
+    name_a, name_b = fmt.code(a.arm.text), fmt.code(b.arm.text)
+    ratio = fmt.ratio(result.ratio, result.ratio_low, result.ratio_high)
+    counted = (
+        f"{fmt.interval(result.ratio_low, result.ratio_high)}, "
+        f"{fmt.plural(result.n_prompts, 'prompt')} x {fmt.plural(result.n_rounds, 'round')}."
+    )
+    if result.basis is Basis.OWN_OFF:
+        return (
+            f"Over its own off, B, {name_b}, is **{_WORDS[verdict]}** A, {name_a}, is over its "
+            f"own: **{ratio}** the speed-up — {counted}"
+        )
+    return f"B, {name_b}, is **{_WORDS[verdict]}** A, {name_a}: **{ratio}** the speed — {counted}"
+
+
+def _speeds(a: Side, b: Side, result: Comparison) -> str:
+    return (
+        f"As measured, B, {fmt.code(b.arm.text)}, has **{fmt.ratio(result.speed_ratio)}** the "
+        f"speed of A, {fmt.code(a.arm.text)}, without an interval."
+    )
 
 
 def _differences(a: Side, b: Side) -> None:
     st.subheader("What differs")
-    found = differences(a.arm_fields(), b.arm_fields(), ARM_KEY_FIELDS)
-    table = [{"Field": d.label, "A": d.a, "B": d.b} for d in found]
+    table = [{"Field": d.label, "A": d.a, "B": d.b} for d in what_differs(a, b)]
     if table:
         tables.show_rows(table, alt="Fields in which the two arms differ", key="c_fields")
+        return
+    unknown = untold(a, b)
+    if unknown:
+        st.caption(
+            "Of the arms nothing that is known; the engine does not tell its "
+            f"{fmt.listing(unknown)}."
+        )
     elif not_comparable_reasons(a, b):
         st.caption("Of the arms themselves nothing; the rest is said above.")
     else:
@@ -117,9 +158,9 @@ def _page() -> None:
         if result.prompts:
             components.show_figure(
                 charts.prompt_figure(
-                    [result],
+                    [replace(b.arm, is_baseline=False, prompts=result.prompts)],
                     baseline=f"A: {a.arm.text}",
-                    names={result.text: f"B: {result.text}"},
+                    names={b.arm.text: f"B: {b.arm.text}"},
                 ),
                 key="fig_compare",
             )
