@@ -42,6 +42,21 @@ class DifferenceClass(Enum):
     UNKNOWN = "unknown"
 
 
+class UnknownReason(Enum):
+    """Why a difference has no class."""
+
+    NO_LOGITS = "logits"
+    """The engine shows no logits, or no tokens."""
+    NO_TIME = "time"
+    PREFIX = "prefix"
+    """One text only stopped earlier: there is no other token to judge."""
+
+
+def class_text(found: DifferenceClass, reason: UnknownReason) -> str:
+    """A class as it is stored; ``reason`` says why where it is unknown: ``unknown:time``."""
+    return f"{found.value}:{reason.value}" if found is DifferenceClass.UNKNOWN else found.value
+
+
 def compare(on: Sequence[int], off: Sequence[int]) -> Divergence:
     """Compare token ids position by position."""
     shorter, longer = min(len(on), len(off)), max(len(on), len(off))
@@ -69,12 +84,12 @@ def compare_texts(on: str, off: str) -> Divergence:
 
 def classify(
     *,
-    control_flips: bool | None,
-    margin: float | None,
-    largest_logit_change: float | None,
-    other_rank: int | None,
+    control_flips: bool,
+    margin: float,
+    largest_logit_change: float,
+    other_rank: int,
 ) -> DifferenceClass:
-    """Class of a difference from the teacher-forced control.
+    """Class of a difference from the teacher-forced control: never unknown.
 
     ``margin`` is the gap of the two best logits of the ``off`` run at the split, and
     ``other_rank`` the place of the other run's token there: 1 is the best, also of two that tie.
@@ -83,8 +98,6 @@ def classify(
     """
     if control_flips:
         return DifferenceClass.NUMERIC
-    if margin is None or largest_logit_change is None or other_rank is None:
-        return DifferenceClass.UNKNOWN
     if other_rank <= 2 and margin <= max(2 * largest_logit_change, _TOLD_APART):
         return DifferenceClass.NUMERIC
     return DifferenceClass.SUSPECT

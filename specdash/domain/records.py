@@ -22,7 +22,7 @@ class RunFacts:
     counters: RunCounters
     equal_off: bool | None = None
     split_class: str | None = None
-    """Value of :class:`~specdash.domain.divergence.DifferenceClass` where the texts differ."""
+    """As :func:`~specdash.domain.divergence.class_text` writes it, where the texts differ."""
     flags: frozenset[str] = frozenset()
 
 

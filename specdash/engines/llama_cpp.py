@@ -28,7 +28,7 @@ from specdash.engines.llama_cpp_draft import LoadedDraft
 from specdash.engines.llama_cpp_library import build_facts, start_library
 from specdash.engines.llama_cpp_loop import Generation, generate
 from specdash.engines.llama_cpp_model import LlamaModel
-from specdash.engines.llama_cpp_split import explain_split
+from specdash.engines.llama_cpp_split import PlainRows, explain_split
 from specdash.engines.llama_cpp_trial import repacked_weights_work
 from specdash.engines.process_memory import peak_rss_bytes
 from specdash.engines.room import CAPPED, room_for
@@ -49,6 +49,7 @@ class LlamaCppEngine:
         self._context: LlamaContext | None = None
         self._drafts: dict[str, LoadedDraft] = {}
         self._can_drop: bool | None = None
+        self._plain_rows = PlainRows()
         self._n_ctx = 0
 
     def load(
@@ -183,6 +184,7 @@ class LlamaCppEngine:
             other=on_ids[split],
             chunk=min(chunk, context.n_outputs, context.n_batch),
             banned=eog_ids if self._settings.ignore_eos else frozenset(),
+            remembered=self._plain_rows,
         )
 
     def calibrate(
@@ -202,6 +204,7 @@ class LlamaCppEngine:
 
     def close(self) -> None:
         """Free contexts before their models."""
+        self._plain_rows = PlainRows()
         for draft in self._drafts.values():
             draft.close()
         self._drafts = {}

@@ -172,8 +172,8 @@ class ScriptedEngine:
     def run(self, arm: Arm, prompt: PreparedPrompt) -> RunRecord:
         """One fake generation; the same arm and prompt give the same tokens and counters."""
         script = self._script
-        self._maybe_fail(self._runs_started)
         self._runs_started += 1
+        self._maybe_fail(self._runs_started - 1)
         if script.stdout_noise:
             os.write(1, script.stdout_noise.encode())
         if script.run_s:

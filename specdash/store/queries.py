@@ -25,7 +25,7 @@ from specdash.store.records import (
     known_id,
     run_view,
 )
-from specdash.store.summaries import summaries_of
+from specdash.store.summaries import is_partial, summaries_of
 from specdash.store.sweeps import arms_under_load
 from specdash.store.tables import (
     ACTIVE_JOB_STATES,
@@ -135,7 +135,7 @@ def experiment_report(session: Session, experiment_id: int) -> ExperimentReport:
         arms=summaries.arms,
         n_prompts=summaries.n_prompts,
         n_rounds=summaries.n_rounds,
-        is_partial=job.state != "succeeded",
+        is_partial=is_partial(job, summaries.arms),
         under_load=arms_under_load(session, experiment, job, summaries.arms, workload.weights),
         arm_fields=fields_of_arms(session, experiment),
     )
@@ -297,7 +297,7 @@ def history(
                 lasting_arm_key=lasting_arm_key(arm_fields(experiment, arm, canonical)),
                 build_flags=None if flags is None else str(flags),
                 state=job.state,
-                is_partial=job.state != "succeeded",
+                is_partial=is_partial(job, arms),
                 summary=next(s for s in arms if s.arm_id == arm.id),
                 off_tok_s=next((s.decode_tok_s for s in arms if s.is_baseline), None),
                 tags=tuple(experiment.tags),

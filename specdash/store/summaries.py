@@ -38,6 +38,16 @@ class Summaries:
     n_rounds: int
 
 
+def is_partial(job: Job, arms: Sequence[ArmSummary]) -> bool:
+    """Whether runs are missing: all arms are measured at once, so one tells of the others.
+
+    A job that was stopped later, while texts were compared or under load, has them all.
+    """
+    if job.state == "succeeded":
+        return False
+    return job.state in ACTIVE_JOB_STATES or all(arm.status != "measured" for arm in arms)
+
+
 class _Memory:
     """A bounded, thread-safe map that drops what was used longest ago."""
 

@@ -89,7 +89,7 @@ class ExperimentReport:
     n_prompts: int
     n_rounds: int
     is_partial: bool
-    """The job did not succeed: shown, never ranked."""
+    """Runs are missing: shown, never ranked."""
     under_load: tuple[ArmUnderLoad, ...] = ()
     """On-arms with several requests in flight; none where no sweep was asked for."""
     arm_fields: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
@@ -138,7 +138,10 @@ class RunView:
     is_prefix: bool | None = None
     """Differs from ``off`` only by stopping earlier or later; ``None`` for ``off`` itself."""
     split_class: str | None = None
-    """``numeric``, ``suspect``, ``unknown``; ``None`` for ``off``, equal and not yet explained."""
+    """As ``domain.divergence.class_text`` writes it.
+
+    ``None`` for ``off``, equal and not yet explained.
+    """
     split_margin: float | None = None
     """Gap of the two best logits of the ``off`` run at the first difference."""
     split_rank: int | None = None

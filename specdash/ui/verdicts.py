@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from specdash.domain import flag_words
 from specdash.domain.metrics import Acceptance
 from specdash.domain.sentences import sentence
 from specdash.domain.summary import ArmSummary
@@ -27,12 +28,14 @@ def verdict_line(
         st.caption(f":material/lightbulb: {fmt.plain(arm.advice)}")
     flags = [f for f in arm.flags if f not in _SAID_ELSEWHERE]
     if flags and brief:
-        with st.expander(f"To know: {fmt.plain(words.flag_line(flags))}", icon=":material/flag:"):
+        with st.expander(
+            f"To know: {fmt.plain(flag_words.flag_line(flags))}", icon=":material/flag:"
+        ):
             for flag in flags:
-                st.caption(fmt.plain(words.flag(flag)))
+                st.caption(fmt.plain(flag_words.flag(flag)))
         return
     for flag in flags:
-        st.caption(f":material/flag: {fmt.plain(words.flag(flag))}")
+        st.caption(f":material/flag: {fmt.plain(flag_words.flag(flag))}")
 
 
 def numbers(arm: ArmSummary, off: ArmSummary | None, *, settled: bool = True) -> None:

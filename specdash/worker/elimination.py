@@ -60,9 +60,12 @@ class Elimination:
                 below = f"clearly below {self._ratio(speeds, one.rival):.2f}x of {leader}"
             reason = f"It left the search after {one.n_prompts} prompts: {ratio:.2f}x, {below}."
             leavers.append(Leaver(one.arm, reason))
-        for leaver in leavers:
-            del self._arms[leaver.arm]
         return leavers
+
+    def forget(self, arm: int) -> None:
+        """The arm runs no more: it is compared with nobody from here on."""
+        if arm != self._baseline:
+            self._arms.pop(arm, None)
 
     def _ratio(self, speeds: Mapping[int, Mapping[tuple[int, int], float]], arm: int) -> float:
         from specdash.domain.multiple import paired_samples

@@ -1,18 +1,20 @@
 """The measured part of a job: runs in the planned order, then what the texts differ by."""
 
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from specdash.domain.arms import Arm
-from specdash.domain.divergence import classify
 from specdash.domain.metrics import decode_tok_s
 from specdash.domain.plan import PlannedRun, build_block, build_plan
-from specdash.engines.base import Engine, PreparedPrompt, SplitFacts
+from specdash.engines.base import Engine, PreparedPrompt
+from specdash.errors import SpecdashError
 from specdash.worker.anchors import Anchors, Watch
+from specdash.worker.comparing import Comparing, MadeRun
 from specdash.worker.elimination import Elimination
 from specdash.worker.events import run_event
 from specdash.worker.protocol import (
@@ -30,28 +32,11 @@ if TYPE_CHECKING:
     from specdash.domain.blocks import BlockRun
 
 _COMPARING_AT_LEAST_S = 60.0
+_MEASURED = "measured"
 
 Send = Callable[
     [ArmEvent | PhaseEvent | ProgressEvent | RunEvent | SplitEvent | AnchorEvent | MarkEvent], None
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A run that was made, as far as what follows needs it."""
-
-    arm: int
-    run: PlannedRun
-    token_ids: tuple[int, ...]
-    text: str
-    n_generated: int
-    tok_s: float | None
-
-    def says_the_same(self, other: "_Done") -> bool:
-        """By tokens where both are known, else by words."""
-        if self.token_ids and other.token_ids:
-            return self.token_ids == other.token_ids
-        return self.text == other.text
 
 
 class Measuring:
@@ -68,21 +53,29 @@ class Measuring:
         clock: Callable[[], float] = time.perf_counter,
         began: float | None = None,
         n_after: int = 0,
+        when_warm: Callable[[], None] = lambda: None,
+        when_measured: Callable[[], None] = lambda: None,
     ) -> None:
         """``began``: when the job's time began to count, by ``clock``; unset: now.
 
         ``n_after`` are runs that others make after these, for the total of the progress.
+        ``when_warm`` is called once, after the warm-up (without one, after the first run), and
+        ``when_measured`` after the last run.
         """
         self._spec = spec
         self._arms = ready
+        self._indices = list(ready)
         self._prepared = prepared
         self._engine = engine
         self._send = send
         self._clock = clock
-        self._done: list[_Done] = []
+        self._done: list[MadeRun] = []
         self._queue: deque[PlannedRun] = deque()
         self._eta = _Eta()
         self._n_after = n_after
+        self._when_warm = when_warm
+        self._when_measured = when_measured
+        self._is_warm = False
         n_blocks = len(prepared) * spec.rounds
         self._watch: Watch | None = None
         if 0 < spec.anchor_every <= n_blocks and self._baseline() is not None:
@@ -93,7 +86,8 @@ class Measuring:
         self._inactive: dict[int, str] = {}
         self.budget_ended: bool | None = None
         """Whether blocks were left out for time; ``None`` where there was no budget."""
-        self._left: dict[int, str] = {}
+        self._closed: dict[int, str] = {}
+        """Arms that run no more, with the status that was their last word."""
         self._elimination: Elimination | None = None
         if spec.elimination is not None:
             categories = dict(enumerate(p.category for p in prepared))
@@ -108,16 +102,22 @@ class Measuring:
 
     @property
     def active_arms(self) -> dict[int, Arm]:
-        """Arms that ran as asked, by their index in the job."""
-        return {i: arm for i, arm in self._arms.items() if i not in self._inactive}
+        """Arms that run, or ran, as asked, by their index in the job."""
+        return {
+            i: arm
+            for i, arm in self._arms.items()
+            if i not in self._inactive and self._closed.get(i, _MEASURED) == _MEASURED
+        }
 
     def measure(self) -> None:
-        """Every planned run and the rounds that precision asks for, then the last word on arms."""
+        """Every planned run and the rounds that precision asks for, then the last word on arms.
+
+        What differing texts come from is looked at after it: who stops that loses no result.
+        """
         began = self._clock()
-        indices = list(self._arms)
         self._queue.extend(
             build_plan(
-                n_arms=len(indices),
+                n_arms=len(self._indices),
                 n_prompts=len(self._prepared),
                 rounds=self._spec.rounds,
                 warmup=self._spec.warmup,
@@ -136,31 +136,64 @@ class Measuring:
             if now_phase != phase:
                 phase = now_phase
                 self._send(PhaseEvent(phase=phase))
-            if self._watch is not None and not run.is_warmup:
-                self._watch.start()
-            made = self._run(indices[run.arm], run)
-            if self._watch is not None and not run.is_warmup:
-                self._queue.extendleft(reversed(self._watch.after(made, self._queue)))
-            self._let_leave(indices, run)
+            self._take(run)
+            if self._queue and _block(self._queue[0]) != _block(run):
+                self._let_leave(run)
+                self._stop_inactive()
             if not self._queue and self._wants_round(rounds):
-                self._queue.extend(self._round(rounds))
+                self._queue.extend(self._still_running(self._round(rounds)))
                 rounds += 1
             self._progress(self._eta.remaining_s(self._queue))
-        self._explain_differences(self._clock() - began)
+        self._when_measured()
         measured = {done.arm for done in self._done if not done.run.is_warmup}
-        for index in indices:
-            if index not in self._left:
+        for index in self._indices:
+            if index not in self._closed:
                 self._settle(index, is_measured=index in measured)
+        self._explain_differences(self._clock() - began)
+
+    def _take(self, run: PlannedRun) -> None:
+        """One run, and around it the looks at the machine."""
+        watch = None if run.is_warmup else self._watch
+        if watch is not None:
+            watch.start()
+        index = self._indices[run.arm]
+        try:
+            made = self._run(index, run)
+        except SpecdashError as error:
+            if not self._goes_on_without(index):
+                raise
+            traceback.print_exc()
+            self._close(index, "failed", str(error))
+            return
+        if watch is not None:
+            again = self._still_running(watch.after(made, self._queue))
+            self._queue.extendleft(reversed(again))
+        if not self._is_warm and not (self._queue and self._queue[0].is_warmup):
+            self._is_warm = True
+            self._when_warm()
+
+    def _goes_on_without(self, index: int) -> bool:
+        """Whether something is left to be compared when this arm fails."""
+        return not self._arms[index].is_baseline and any(
+            i != index and not arm.is_baseline and self._closed.get(i) != "failed"
+            for i, arm in self._arms.items()
+        )
 
     def _settle(self, index: int, *, is_measured: bool) -> None:
-        status, reason = "measured", None
+        status, reason = _MEASURED, None
         if index in self._inactive:
             status, reason = "inactive", self._inactive[index]
         elif not is_measured:
             status, reason = "partial", "The time for this experiment was over before it ran."
-        self._send_arm(index, status, reason)
+        self._close(index, status, reason)
 
-    def _send_arm(self, index: int, status: str, reason: str | None) -> None:
+    def _close(self, index: int, status: str, reason: str | None) -> None:
+        """Say the last word on an arm; it runs no more, nor does ``off`` alone."""
+        self._closed[index] = status
+        if self._elimination is not None:
+            self._elimination.forget(index)
+        is_over = all(i in self._closed for i, arm in self._arms.items() if not arm.is_baseline)
+        self._queue = deque([] if is_over else self._still_running(self._queue))
         self._send(
             ArmEvent(
                 experiment_arm_id=self._spec.arms[index].experiment_arm_id,
@@ -168,6 +201,9 @@ class Measuring:
                 reason=reason,
             )
         )
+
+    def _still_running(self, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
+        return [run for run in runs if self._indices[run.arm] not in self._closed]
 
     def _is_late(self, last: PlannedRun | None, run: PlannedRun) -> bool:
         """Whether a block would begin after the budget."""
@@ -177,39 +213,42 @@ class Measuring:
         self.budget_ended = begins and self._clock() >= self._deadline
         return self.budget_ended
 
-    def _let_leave(self, indices: Sequence[int], run: PlannedRun) -> None:
+    def _let_leave(self, run: PlannedRun) -> None:
         """After a block that others follow: arms that are clearly below the leader run no more.
 
         After the last one nothing can be saved, and who ran it all keeps its verdict.
         """
-        if self._elimination is None or run.is_warmup or not self._queue:
+        if self._elimination is None or run.is_warmup:
             return
-        if _block(self._queue[0]) != _block(run):
-            for leaver in self._elimination.look(self._block_runs()):
-                self._left[leaver.arm] = leaver.reason
-                self._send_arm(leaver.arm, "partial", leaver.reason)
-        # Blocks that are run again bring theirs back, so it is done each time.
-        if self._left:
-            kept = [r for r in self._queue if indices[r.arm] not in self._left]
-            self._queue = deque(kept)
+        for leaver in self._elimination.look(self._block_runs()):
+            self._close(leaver.arm, "partial", leaver.reason)
+
+    def _stop_inactive(self) -> None:
+        """After a block: arms that did not speculate in their whole first round run no more."""
+        for index, reason in self._inactive.items():
+            left = [run for run in self._queue if self._indices[run.arm] == index]
+            if left and all(run.round > 0 and not run.is_warmup for run in left):
+                said = reason.rstrip(".")
+                self._close(index, "inactive", f"{said}. Its other rounds were left out.")
 
     def _wants_round(self, rounds: int) -> bool:
         """Whether another whole round is to follow; looks at widths only."""
         spec = self._spec
         baseline = self._baseline()
-        if spec.precision is None or baseline is None:
+        arm_ids = [i for i in self.active_arms if i != baseline]
+        if spec.precision is None or baseline is None or not arm_ids:
             return False
-        self.precision_reached = self._is_precise(spec.precision, baseline)
+        self.precision_reached = self._is_precise(spec.precision, baseline, arm_ids)
         return not self.precision_reached and rounds < (spec.max_rounds or spec.rounds)
 
-    def _is_precise(self, precision: float, baseline: int) -> bool:
+    def _is_precise(self, precision: float, baseline: int, arm_ids: Sequence[int]) -> bool:
         # scipy takes memory and time that only this needs.
         from specdash.domain.stopping import rounds_suffice
 
         return rounds_suffice(
             self._block_runs(),
             baseline_id=baseline,
-            arm_ids=[i for i in self._arms if i != baseline and i not in self._inactive],
+            arm_ids=arm_ids,
             categories=dict(enumerate(p.category for p in self._prepared)),
             weights=self._spec.weights or None,
             precision=precision,
@@ -267,7 +306,7 @@ class Measuring:
         if record.proof is False:
             self._inactive.setdefault(index, record.proof_reason or "Nothing proves that it ran.")
         self._done.append(
-            _Done(
+            MadeRun(
                 index,
                 run,
                 record.token_ids,
@@ -280,45 +319,31 @@ class Measuring:
         return run
 
     def _explain_differences(self, measured_s: float) -> None:
-        """The control of METHOD 7 for every text that parts from ``off``, outside every clock.
-
-        A text that comes again is explained once, so this takes about as long as one round; it
-        ends when it has taken as long as all runs did (at least a minute), and what is left then
-        stays unknown.
-        """
-        pairs = [(on, off) for on, off in self._pairs() if not on.says_the_same(off)]
-        if not pairs:
-            return
-        self._send(PhaseEvent(phase="comparing"))
-        known: dict[tuple[object, ...], SplitFacts | None] = {}
+        """Ends when it has taken as long as all runs did, at least a minute."""
         started = self._clock()
         limit_s = max(measured_s, _COMPARING_AT_LEAST_S)
         if self._deadline is not None:
             limit_s = min(limit_s, max(self._deadline - started, measured_s / 4))
-        for number, (on, off) in enumerate(pairs, start=1):
-            chunk = self._arms[on.arm].n_max + 1
-            key = (on.run.prompt, off.token_ids, on.token_ids, chunk)
-            if key not in known:
-                in_time = self._clock() - started < limit_s
-                known[key] = (
-                    self._engine.explain_split(
-                        self._prepared[on.run.prompt], off.token_ids, on.token_ids, chunk
-                    )
-                    if in_time and on.token_ids and off.token_ids
-                    else None
-                )
-            self._send(_split_event(on, known[key]))
-            spent = self._clock() - started
-            rest_s = spent / number * (len(pairs) - number)
-            self._progress(min(rest_s, max(0.0, limit_s - spent)))
+        Comparing(
+            self._engine,
+            self._arms,
+            self._prepared,
+            self._send,
+            clock=self._clock,
+            progress=self._progress,
+        ).explain(self._pairs(), limit_s=limit_s)
 
-    def _pairs(self) -> list[tuple[_Done, _Done]]:
+    def _pairs(self) -> list[tuple[MadeRun, MadeRun]]:
         """Each on-run with the ``off`` run of its block."""
         baseline = self._baseline()
         if baseline is None:
             return []
         off = {_block(done.run): done for done in self._done if done.arm == baseline}
-        return [(done, off[_block(done.run)]) for done in self._done if done.arm != baseline]
+        return [
+            (done, off[_block(done.run)])
+            for done in self._done
+            if done.arm != baseline and _block(done.run) in off
+        ]
 
 
 class _Eta:
@@ -344,19 +369,3 @@ class _Eta:
 
 def _block(run: PlannedRun) -> tuple[int, int, int, bool]:
     return (run.prompt, run.round, run.repeat, run.is_warmup)
-
-
-def _split_event(on: _Done, facts: SplitFacts | None) -> SplitEvent:
-    return SplitEvent(
-        order_index=on.run.order_index,
-        split_class=classify(
-            control_flips=facts.control_flips if facts else None,
-            margin=facts.margin if facts else None,
-            largest_logit_change=facts.largest_logit_change if facts else None,
-            other_rank=facts.other_rank if facts else None,
-        ).value,
-        margin=facts.margin if facts else None,
-        rank=facts.other_rank if facts else None,
-        control_flips=facts.control_flips if facts else None,
-        logit_change=facts.largest_logit_change if facts else None,
-    )

@@ -138,7 +138,7 @@ def cancel_requested(engine: Engine, job_id: int) -> bool:
 
 
 def finish(engine: Engine, job: ClaimedJob, outcome: Outcome) -> None:
-    """Store how the job ended; arms that measured something of an unfinished job are partial."""
+    """Store how the job ended; arms without a last word that measured something are partial."""
     with write_session(engine) as session:
         _finish(session, job.job_id, outcome)
 
@@ -217,8 +217,8 @@ def _finish(
 
 
 def _settle_arm(arm: ExperimentArm, outcome: Outcome, *, has_runs: bool) -> None:
-    unfinished = outcome.state != "succeeded"
-    if arm.status not in ("pending", "measured") or (arm.status == "measured" and not unfinished):
+    """The runner's last word on an arm stands, however the job ended afterwards."""
+    if arm.status != "pending":
         return
     if has_runs:
         arm.status, arm.reason = "partial", f"The job was not finished: it {_ENDED[outcome.state]}."

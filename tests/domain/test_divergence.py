@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdash.domain.divergence import DifferenceClass, classify, compare, is_degenerate
+from specdash.domain.divergence import (
+    DifferenceClass,
+    UnknownReason,
+    class_text,
+    classify,
+    compare,
+    is_degenerate,
+)
 
 
 def test_equal_outputs() -> None:
@@ -50,21 +57,26 @@ def test_comparison_is_symmetric(a: list[int], b: list[int]) -> None:
         (False, 0.01, 0.0, 2, DifferenceClass.NUMERIC),
         (False, 0.011, 0.0, 2, DifferenceClass.SUSPECT),
         (False, 0.01, 0.0, 3, DifferenceClass.SUSPECT),
-        (None, None, None, None, DifferenceClass.UNKNOWN),
-        (False, None, 0.01, 2, DifferenceClass.UNKNOWN),
     ],
 )
 def test_class_of_a_difference(
-    flips: bool | None,
-    margin: float | None,
-    change: float | None,
-    rank: int | None,
+    flips: bool,
+    margin: float,
+    change: float,
+    rank: int,
     expected: DifferenceClass,
 ) -> None:
     found = classify(
         control_flips=flips, margin=margin, largest_logit_change=change, other_rank=rank
     )
     assert found is expected
+    assert class_text(found, UnknownReason.NO_TIME) == expected.value
+
+
+def test_an_unknown_class_is_stored_with_its_reason() -> None:
+    texts = [class_text(DifferenceClass.UNKNOWN, reason) for reason in UnknownReason]
+    assert texts == ["unknown:logits", "unknown:time", "unknown:prefix"]
+    assert max(map(len, texts)) <= 16  # the column
 
 
 def _words(text: str) -> list[int]:

@@ -14,7 +14,7 @@ from specdash.domain.workload import Prompt
 from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt
 from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.engines.llama_cpp_context import LlamaContext
-from specdash.engines.llama_cpp_split import explain_split
+from specdash.engines.llama_cpp_split import PlainRows, explain_split
 from specdash.engines.scripted import ScriptedEngine
 
 ToFile = Callable[[Path], ModelFile]
@@ -180,6 +180,35 @@ def test_narrower_passes_are_tried_where_the_widest_explains_nothing() -> None:
     assert facts.largest_logit_change == pytest.approx(0.3)
     # The flip of chunks of 4 explains it; 2 is no longer needed.
     assert [w for w in target.widths if w > 1] == [9, 8, 4, 4]
+
+
+def test_the_plain_pass_of_a_text_is_made_once_for_all_that_part_from_it() -> None:
+    target, remembered = _WidthDependent(), PlainRows()
+    fresh, known = (
+        [
+            explain_split(
+                cast("LlamaContext", target), [7], [0] * 12, split=n, other=1, chunk=3, **more
+            )
+            for n in (8, 4)
+        ]
+        for more in ({}, {"remembered": remembered})
+    )
+    assert known == fresh
+    n_plain = sum(width == 1 for width in target.widths)
+    # Every pass of one token is plain or reads the prompt: per call 1 + n, and one for the chunks.
+    assert n_plain == (1 + 8 + 1) + (1 + 4 + 1) + (1 + 8 + 1) + 1
+
+
+def test_rows_of_the_text_used_longest_ago_are_forgotten() -> None:
+    row = np.zeros(4, dtype=np.float32)
+    rows = PlainRows(most_bytes=3 * row.nbytes)
+    texts = [((7,), (n,)) for n in range(3)]
+    rows.put(texts[0], {0: row})
+    rows.put(texts[1], {0: row})
+    assert rows.get(texts[0], range(1)) is not None
+    assert rows.get(texts[0], range(2)) is None
+    rows.put(texts[2], {0: row, 1: row})
+    assert [rows.get(text, range(1)) is not None for text in texts] == [True, False, True]
 
 
 def test_two_tokens_that_tie_are_both_first() -> None:

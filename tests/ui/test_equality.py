@@ -26,6 +26,13 @@ def test_an_arm_with_equal_texts_says_no_more() -> None:
         ({"split_class": "numeric"}, "numeric: rounding, not the draft"),
         ({"split_class": None}, "not explained"),
         ({"split_class": "unknown", "is_prefix": True}, "one text only stopped earlier"),
+        ({"split_class": "unknown:prefix"}, "one text only stopped earlier"),
+        ({"split_class": "unknown:logits"}, "unknown: the engine shows no logits to tell by"),
+        (
+            {"split_class": "unknown:time"},
+            "unknown: the time for comparing was over before its turn",
+        ),
+        ({"split_class": "unknown"}, "unknown: no logits to tell by, or no time to look"),
     ],
 )
 def test_the_class_of_a_difference_has_words(changes: dict[str, object], said: str | None) -> None:

@@ -5,6 +5,7 @@ from fakes import experiment_view, history_row, job_view, model_view, on_summary
 from typer.testing import CliRunner
 
 from specdash.cli.app import build_app
+from specdash.domain import flag_words
 from specdash.domain.pairing import PairVerdict
 from specdash.settings import Settings
 from specdash.store.comparison import Side, choices, not_comparable_reasons
@@ -35,12 +36,12 @@ def test_every_job_state_has_its_own_word_and_icon() -> None:
 
 
 def test_an_invalid_flag_names_the_broken_rule() -> None:
-    assert "n_accepted <= n_drafted" in words.flag("invalid:n_accepted <= n_drafted")
+    assert "n_accepted <= n_drafted" in flag_words.flag("invalid:n_accepted <= n_drafted")
 
 
 def test_all_flags_fit_one_line_of_plain_words() -> None:
     flags = ("short", "diverged", "invalid:a <= b", "invalid:c <= d", "from_elsewhere")
-    assert words.flag_line(flags) == (
+    assert flag_words.flag_line(flags) == (
         "short answers, some texts part, invalid counters, from elsewhere"
     )
 

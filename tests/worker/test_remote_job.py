@@ -95,7 +95,7 @@ def test_texts_that_differ_are_of_unknown_class(engine: Engine, settings: Settin
         runs = list_runs(session, report.experiment.experiment_id)
     on_run = next(r for r in runs if r.arm == LABEL and not r.is_warmup)
     assert (on_run.equal_off, on_run.first_difference, on_run.agreement) == (False, None, None)
-    assert on_run.split_class == "unknown"
+    assert on_run.split_class == "unknown:logits"
 
 
 def test_what_nobody_told_us_is_unknown_in_the_base_key(engine: Engine, settings: Settings) -> None:

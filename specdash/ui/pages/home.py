@@ -124,7 +124,7 @@ def _page() -> None:
         st.switch_page(nav.QUEUE)
     st.title("Which draft to use")
     jobs = data.jobs(active_only=True)
-    rows = verdict_board(data.history(HistoryFilter(states=("succeeded",))))
+    rows = verdict_board(data.history(HistoryFilter()))
     if jobs:
         _running(jobs)
     if rows:

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from specdash.domain import flag_words
 from specdash.domain.arms import parse_arm
 from specdash.store.views import RunDetail
 from specdash.ui import charts, components, data, equality, nav, tokens, words
@@ -49,7 +50,7 @@ def _facts(detail: RunDetail) -> None:
         st.metric("Prompt", fmt.plural(run.n_prompt, "token") if run.n_prompt else fmt.DASH)
         st.metric("Peak memory", fmt.size(run.peak_rss_bytes))
     for flag in run.flags:
-        st.caption(f":material/flag: {words.flag(flag)}")
+        st.caption(f":material/flag: {flag_words.flag(flag)}")
 
 
 def _text(detail: RunDetail) -> None:
