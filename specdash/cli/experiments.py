@@ -55,6 +55,10 @@ _AnchorEvery = Annotated[
     int,
     typer.Option(min=0, help="Blocks between looks at the machine's own speed; 0: never look."),
 ]
+_Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="Seed of the order of arms; unset: a fresh one."),
+]
 _FlashAttn = Annotated[str, typer.Option(help="auto, on or off.")]
 _IgnoreEos = Annotated[
     bool, typer.Option("--ignore-eos", help="Fixed length: never compared with a natural stop.")
@@ -96,6 +100,7 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
         precision: _Precision = None,
         max_rounds: _MaxRounds = None,
         anchor_every: _AnchorEvery = 8,
+        seed: _Seed = None,
         prompts: _Prompts = None,
         max_tokens: _MaxTokens = 256,
         engine: _EngineName = None,
@@ -126,6 +131,7 @@ def _experiment_command(*, wait: bool) -> Callable[..., None]:
             precision=precision,
             max_rounds=max_rounds,
             anchor_every=anchor_every,
+            order_seed=seed,
             n_prompts=prompts,
             max_tokens=max_tokens,
             engine=engine,

@@ -1,5 +1,6 @@
 """Putting experiments into the queue, in one short write transaction."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -17,6 +18,7 @@ from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.store.catalogue import get_model
 from specdash.store.experiment_request import (
     MAX_RUNS,
+    MOST_SEED,
     ExperimentRequest,
     check_numbers,
     max_rounds,
@@ -121,7 +123,7 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
             "n_prompts": n_prompts,
             "max_tokens": request.max_tokens,
             "warmup": request.warmup,
-            "order_seed": request.order_seed,
+            "order_seed": _order_seed(request),
             "anchor_every": request.anchor_every,
             **({"concurrency": list(request.concurrency)} if request.concurrency else {}),
             **_steps(request, drafts),
@@ -147,6 +149,13 @@ def _queue(session: Session, request: ExperimentRequest) -> Queued:
     session.add(job)
     session.flush()
     return Queued(experiment_id, known_id(job.id))
+
+
+def _order_seed(request: ExperimentRequest) -> int:
+    """Drawn once and stored: a retry runs in the same order."""
+    if request.order_seed is not None:
+        return request.order_seed
+    return secrets.randbelow(MOST_SEED + 1)
 
 
 def _named_arms(request: ExperimentRequest) -> ExperimentRequest:
@@ -309,9 +318,10 @@ def _digest(request: ExperimentRequest, n_prompts: int, drafts: Mapping[str, Mod
         "n_prompts": n_prompts,
         "max_tokens": request.max_tokens,
         "warmup": request.warmup,
-        "order_seed": request.order_seed,
         "anchor_every": request.anchor_every,
     }
+    if request.order_seed is not None:
+        asked["order_seed"] = request.order_seed
     if request.server is not None:
         asked["server"] = request.server
     if request.concurrency:

@@ -21,6 +21,7 @@ DEFAULT_MAX_ROUNDS = 10
 MOST_ROUNDS = 100
 MOST_PARALLEL = 256
 MOST_LEVELS = 8
+MOST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class ExperimentRequest:
     max_rounds: int | None = None
     """The most rounds with ``precision``; ``None``: 10, or ``rounds`` if that is more."""
     warmup: int = 1
-    order_seed: int = 1
+    order_seed: int | None = None
+    """Of the permutations in which arms run; ``None``: a fresh one, so that repeats differ."""
     anchor_every: int = 8
     """Blocks between two looks at the machine's speed; 0: none. Shorter experiments have none."""
     generation: GenerationSettings = field(default_factory=GenerationSettings)
@@ -91,6 +93,7 @@ def check_numbers(request: ExperimentRequest) -> None:
         ("max_tokens", request.max_tokens, 1, _MOST_TOKENS),
         ("warmup", request.warmup, 0, 100),
         ("anchor_every", request.anchor_every, 0, MAX_RUNS),
+        ("order_seed", request.order_seed or 0, 0, MOST_SEED),
         ("n_prompts", 1 if request.n_prompts is None else request.n_prompts, 1, MAX_RUNS),
         ("n_ctx", generation.n_ctx, 1, _MOST_TOKENS),
         ("n_batch", generation.n_batch, 1, _MOST_TOKENS),

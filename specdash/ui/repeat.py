@@ -11,6 +11,7 @@ _PROTOCOL_OPTIONS = (
     ("precision", "--precision"),
     ("max_rounds", "--max-rounds"),
     ("anchor_every", "--anchor-every"),
+    ("order_seed", "--seed"),
 )
 _GENERATION_OPTIONS = (
     ("n_ctx", "--n-ctx"),

@@ -43,6 +43,7 @@ class Wish:
     precision: float | None = None
     max_rounds: int | None = None
     anchor_every: int = 8
+    order_seed: int | None = None
     n_prompts: int | None = None
     max_tokens: int = 256
     engine: str | None = None
@@ -85,6 +86,7 @@ def build_request(engine: Engine, settings: Settings, wish: Wish) -> ExperimentR
         precision=wish.precision,
         max_rounds=wish.max_rounds,
         anchor_every=wish.anchor_every,
+        order_seed=wish.order_seed,
         n_prompts=wish.n_prompts,
         max_tokens=wish.max_tokens,
         generation=GenerationSettings(

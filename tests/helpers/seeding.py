@@ -145,6 +145,7 @@ def queue_scripted(
         "rounds": 2,
         "max_tokens": 160,
         "warmup": 0,
+        "order_seed": 1,
         "engine": "scripted",
         "allow_duplicate": True,
         **fields,

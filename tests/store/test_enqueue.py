@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from sqlmodel import col, select
 
 from specdash.engines.base import GenerationSettings
 from specdash.errors import ModelError, NotFoundError, UsageError
-from specdash.store.enqueue import DuplicateError, find_similar, queue_experiment
+from specdash.store.enqueue import DuplicateError, Queued, find_similar, queue_experiment
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.jobs import cancel, move, retry
 from specdash.store.queries import experiment_report, get_job, list_jobs
@@ -288,11 +289,42 @@ def test_similar_experiments_are_found_newest_first(
         rounds=2,
         max_tokens=160,
         warmup=0,
+        order_seed=1,
         engine="scripted",
         note="people's words do not count",
     )
     with read_session(engine) as session:
         assert list(find_similar(session, request)) == [2, 1]
+
+
+def test_each_experiment_draws_its_own_order_and_a_retry_keeps_it(
+    engine: Engine, workload: int, target: int
+) -> None:
+    drawn = [queue_scripted(engine, workload, target, order_seed=None) for _ in range(3)]
+    fixed = queue_scripted(engine, workload, target, order_seed=7)
+    cancel(engine, drawn[0].job_id)
+    before = _seeds(engine, drawn)
+    retry(engine, drawn[0].job_id)
+    assert len(set(before)) == 3
+    assert _seeds(engine, [*drawn, fixed]) == [*before, 7]
+
+
+def test_a_drawn_order_does_not_make_another_request(
+    engine: Engine, workload: int, target: int
+) -> None:
+    first = queue_scripted(engine, workload, target, order_seed=None)
+    with pytest.raises(DuplicateError) as caught:
+        queue_scripted(engine, workload, target, order_seed=None, allow_duplicate=False)
+    assert caught.value.experiment_id == first.experiment_id
+    queue_scripted(engine, workload, target, order_seed=7, allow_duplicate=False)
+
+
+def _seeds(engine: Engine, queued: Sequence[Queued]) -> list[object]:
+    with read_session(engine) as session:
+        return [
+            experiment_report(session, q.experiment_id).experiment.protocol["order_seed"]
+            for q in queued
+        ]
 
 
 def test_a_precision_is_stored_and_makes_another_request(engine: Engine, target: int) -> None:
