@@ -13,7 +13,7 @@ from specdash.worker.protocol import AnchorEvent, MarkEvent
 ANCHOR_TOKENS = 32
 ANCHOR_LIMIT = 0.05
 """Relative change of speed from which other work, heat or a lower clock is suspected."""
-_READINGS = 3
+FIRST_LOOK_RUNS = 3
 _MOST_REPEATS = 2
 
 
@@ -61,7 +61,7 @@ class Anchors:
         return abs(speed / self._first - 1) if self._first else 0.0
 
     def _median(self, known: list[float]) -> float | None:
-        speeds = [*known, *(self._speed() for _ in range(_READINGS - len(known)))]
+        speeds = [*known, *(self._speed() for _ in range(FIRST_LOOK_RUNS - len(known)))]
         usable = [s for s in speeds if s is not None]
         return median(usable) if usable else None
 

@@ -4,34 +4,31 @@ Each check is one sentence beside one field. Nothing is loaded here; what only t
 comes from the probe child and is cached by file.
 """
 
-import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import humanize
-import sqlalchemy as sa
 from sqlalchemy.engine import Engine
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
 from specdash.domain.pairing import PairVerdict
-from specdash.domain.plan import build_plan
 from specdash.domain.workload import Prompt
 from specdash.engines.probe_client import count_prompt_tokens, library_info
 from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.gguf.fit import kind_words
 from specdash.gguf.header import ModelKind
+from specdash.settings import load_settings
 from specdash.store.experiment_request import ExperimentRequest, chosen_prompts
 from specdash.store.models import header_facts, resolve_model
 from specdash.store.queries import get_model, get_workload
 from specdash.store.remote_models import REMOTE
 from specdash.store.session import read_session
-from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
 from specdash.store.views import ModelView
+from specdash.worker.duration import read_pace, time_check
 from specdash.worker.engine_checks import engine_checks, runs_here
-from specdash.worker.machine import allowed_cpus, machine_facts
+from specdash.worker.load_check import load_check
+from specdash.worker.machine import allowed_cpus
 from specdash.worker.memory_check import Check, memory_checks
 from specdash.worker.pairs import check_model_pair
 
@@ -49,16 +46,6 @@ class _Case:
     target: ModelView
     drafts: Mapping[str, ModelView]
     prompts: Sequence[Prompt]
-    pace: "_Pace | None"
-
-
-@dataclass(frozen=True, slots=True)
-class _Pace:
-    """The target alone on this machine, over stored runs."""
-
-    decode_tok_s: float
-    prefill_s: float
-    tokens_per_run: float
 
 
 def preflight(store: Engine, request: ExperimentRequest) -> tuple[Check, ...]:
@@ -67,10 +54,10 @@ def preflight(store: Engine, request: ExperimentRequest) -> tuple[Check, ...]:
         target = get_model(session, request.target_model_id)
         workload = get_workload(session, request.workload_id)
         drafts, missing = _drafts(session, request)
-        pace = _pace(session, request.target_model_id) if request.server is None else None
+        pace = read_pace(session, request)
         prompts = chosen_prompts(request, workload.prompts)
         of_engine = engine_checks(session, request, target, len(prompts))
-    case = _Case(request, target, drafts, prompts, pace)
+    case = _Case(request, target, drafts, prompts)
     found = [*missing, *of_engine, *_model_checks(case), *_protocol_checks(case)]
     if runs_here(request) and target.path is not None:
         found += [
@@ -79,7 +66,11 @@ def preflight(store: Engine, request: ExperimentRequest) -> tuple[Check, ...]:
             *memory_checks(target, tuple(drafts.values()), request),
         ]
         found += [*_hardware_checks(case)]
-    found += [*_time_checks(case)]
+    if prompts:
+        found.append(time_check(request, prompts, pace))
+    if request.server is None:
+        load = load_check(store, load_settings())
+        found += [load] if load is not None else []
     order = {"error": 0, "warn": 1, "ok": 2}
     return tuple(sorted(found, key=lambda c: order[c.level]))
 
@@ -213,45 +204,6 @@ def _hardware_checks(case: _Case) -> Iterator[Check]:
             yield Check("warn", "gpu_layers", "The target is on the GPU and the draft on the CPU.")
 
 
-def _time_checks(case: _Case) -> Iterator[Check]:
-    request, pace = case.request, case.pace
-    n_arms = len([a for a in request.arms if not a.is_baseline]) + 1
-    n_runs = len(
-        build_plan(
-            n_arms=n_arms,
-            n_prompts=len(case.prompts),
-            rounds=request.rounds,
-            warmup=request.warmup,
-            seed=request.order_seed,
-        )
-    )
-    if n_runs == 0:
-        return
-    # More than it will be: requests in company end sooner than one after the other.
-    n_runs += n_arms * len(case.prompts) * request.rounds * len(request.concurrency)
-    if pace is None:
-        yield Check(
-            "ok",
-            "time",
-            f"{n_runs} runs. How long they take is unknown: this machine has not measured this "
-            "target yet.",
-        )
-        return
-    tokens = min(request.max_tokens, math.ceil(pace.tokens_per_run))
-    seconds = n_runs * (pace.prefill_s + tokens / pace.decode_tok_s)
-    words = humanize.naturaldelta(seconds)
-    text = (
-        f"{n_runs} runs, about {words} at {pace.decode_tok_s:.3g} tokens/s, as in the newest runs "
-        "of this target without drafting here, finished benchmark or not."
-    )
-    limit = request.time_limit_s
-    if limit is not None and seconds > limit:
-        text += f" That is above the time limit of {humanize.naturaldelta(limit)}."
-        yield Check("warn", "time", text)
-    else:
-        yield Check("ok", "time", text)
-
-
 def _drafts(
     session: Session, request: ExperimentRequest
 ) -> tuple[dict[str, ModelView], list[Check]]:
@@ -268,38 +220,6 @@ def _drafts(
         except (NotFoundError, ModelError) as error:
             missing.append(Check("error", "arms", str(error)))
     return found, missing
-
-
-def _pace(session: Session, target_model_id: int) -> _Pace | None:
-    """From the newest plain runs of this target on this machine."""
-    rows = session.exec(
-        select(Run.decode_s, Run.n_generated, Run.prefill_s)
-        .join(ExperimentArm, col(ExperimentArm.id) == col(Run.experiment_arm_id))
-        .join(Experiment, col(Experiment.id) == col(Run.experiment_id))
-        .join(Machine, col(Machine.id) == col(Experiment.machine_id))
-        .where(
-            Experiment.target_model_id == target_model_id,
-            Machine.fingerprint == _fingerprint(),
-            ExperimentArm.text == "off",
-            sa.not_(col(Run.is_warmup)),
-            Run.n_parallel == 1,
-        )
-        .order_by(col(Run.id).desc())
-        .limit(100)
-    ).all()
-    timed = [(d, n, p or 0.0) for d, n, p in rows if d and n > 1]
-    if not timed:
-        return None
-    return _Pace(
-        decode_tok_s=sum(n - 1 for _, n, _ in timed) / sum(d for d, _, _ in timed),
-        prefill_s=sum(p for _, _, p in timed) / len(timed),
-        tokens_per_run=sum(n for _, n, _ in timed) / len(timed),
-    )
-
-
-@functools.cache
-def _fingerprint() -> str:
-    return str(machine_facts()["fingerprint"])
 
 
 def _round_up(n: int, step: int = 256) -> int:
