@@ -45,6 +45,12 @@ class Settings(BaseSettings):
         description="Lock file that lets one experiment run at a time on this machine; "
         "unset: in the temporary folder of this user.",
     )
+    quiet_wait_s: float = Field(
+        default=20.0,
+        ge=0,
+        description="The longest wait for other programs before the runs of a job, in seconds; "
+        "0: what they use is not looked at.",
+    )
     llama_server: Path | None = Field(
         default=None,
         description="The llama-server to start: its file, a folder that holds it, or an "

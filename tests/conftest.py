@@ -24,6 +24,7 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPECDASH_DATA_DIR", str(folder))
     # Else a test would wait for whatever else is being measured on this machine.
     monkeypatch.setenv("SPECDASH_MACHINE_LOCK", str(tmp_path / "machine.lock"))
+    monkeypatch.setenv("SPECDASH_QUIET_WAIT_S", "0")
     return folder
 
 

@@ -36,6 +36,7 @@ _FIELDS = {
     "kv_type": "KV cache",
     "threads": "Threads",
     "gpu_layers": "GPU",
+    "machine": "Machine",
     "time": "Time",
 }
 

@@ -12,9 +12,9 @@ from sqlalchemy.exc import OperationalError
 from specdash import __version__
 from specdash.errors import SpecdashError
 from specdash.settings import Settings
+from specdash.worker.cpu_use import busy_limit
 from specdash.worker.gpu import driver_version, gpus
 from specdash.worker.machine import allowed_cpus
-from specdash.worker.quiet import BUSY_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +157,30 @@ def _demo(_settings: Settings) -> Examination:
 def _processors(settings: Settings) -> Examination:
     allowed = allowed_cpus()
     present = psutil.cpu_count() or allowed
-    load = psutil.getloadavg()[0]
-    text = f"{allowed} of {present} may be used, load average {load:.2f}"
+    used = _foreign_load(settings)
+    text = f"{allowed} of {present} may be used"
+    if used is not None:
+        text += f", other programs use {used:.1f}"
     if settings.threads is not None and settings.threads > allowed:
         return Examination(
             "processors",
             "warning",
             f"{text}. SPECDASH_THREADS={settings.threads} is more than may be used.",
         )
-    if load > BUSY_SHARE * allowed:
-        return Examination(
-            "processors", "warning", f"{text}. Something else runs; it would be measured too."
-        )
+    if used is not None and used > busy_limit(allowed):
+        return Examination("processors", "warning", f"{text}. They would be measured too.")
     return Examination("processors", "ok", text)
+
+
+def _foreign_load(settings: Settings) -> float | None:
+    from specdash.store.session import make_engine
+    from specdash.worker.load_check import foreign_load
+
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        return foreign_load(engine, settings)
+    finally:
+        engine.dispose()
 
 
 def _memory(_settings: Settings) -> Examination:

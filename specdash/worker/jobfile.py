@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
+from specdash.engines.registry import engine_info
 from specdash.errors import ModelError
 from specdash.gguf.scan import FoundModel, find_model
 from specdash.settings import Settings
@@ -119,6 +120,8 @@ def _build(session: Session, settings: Settings, job: ClaimedJob) -> JobSpec:
         prediction=_prediction(session, protocol),
         elimination=protocol.get("elimination"),
         budget_s=protocol.get("budget_s"),
+        # Nothing of a fake engine is measured.
+        quiet_wait_s=0 if engine_info(experiment.engine).is_fake else settings.quiet_wait_s,
     )
 
 

@@ -15,6 +15,17 @@ from specdash.worker.gpu import driver_version, free_gpu_bytes, gpus
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CPU = Path("/sys/devices/system/cpu")
+_CPU_SENSORS = (
+    "coretemp",
+    "k8temp",
+    "k10temp",
+    "zenpower",
+    "via_cputemp",
+    "x86_pkg_temp",
+    "cpu",
+    "soc_thermal",
+)
+"""How groups of CPU sensors begin: hwmon drivers, and thermal zones where there are none."""
 _LIBRARIES = ("numpy", "scipy", "llama-cpp-python")
 
 
@@ -138,9 +149,15 @@ def _cpu_model() -> str | None:
 
 
 def _temperature_c() -> float | None:
+    """The hottest sensor of the CPU; those of disks and radios have clocks of their own."""
     if not hasattr(psutil, "sensors_temperatures"):
         return None
-    readings = [r.current for group in psutil.sensors_temperatures().values() for r in group]
+    readings = [
+        reading.current
+        for group, sensors in psutil.sensors_temperatures().items()
+        if group.lower().startswith(_CPU_SENSORS)
+        for reading in sensors
+    ]
     return max(readings) if readings else None
 
 

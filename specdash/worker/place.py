@@ -18,6 +18,15 @@ class Place:
         if server is not None and not is_here(server.url):
             self._host = host_of(server.url)
 
+    @property
+    def is_here(self) -> bool:
+        return self._host is None
+
+    @property
+    def is_server(self) -> bool:
+        """Whether somebody else's process computes."""
+        return self._server is not None
+
     def facts(self) -> dict[str, object]:
         """Of a machine elsewhere only its host name is known, which then is its fingerprint."""
         if self._host is None:

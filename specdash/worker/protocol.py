@@ -133,11 +133,13 @@ class JobSpec(_Model):
     elimination: SpecElimination | None = None
     budget_s: float | None = Field(default=None, gt=0)
     """No block begins after this time; what was measured until then stands."""
+    quiet_wait_s: float = Field(default=0.0, ge=0)
+    """The longest wait for other programs before the runs; 0: they are not looked at."""
 
 
 class PhaseEvent(_Model):
-    """``loading``, ``checking``, ``calibrating``, ``warm-up``, ``measuring``, ``parallel``,
-    ``predicting``, ``comparing``, ``done``."""
+    """``loading``, ``waiting for a quiet machine``, ``checking``, ``calibrating``, ``warm-up``,
+    ``measuring``, ``comparing``, ``predicting``, ``parallel``, ``done``."""
 
     event: Literal["phase"] = "phase"
     phase: str
@@ -250,7 +252,7 @@ class SplitEvent(_Model):
     event: Literal["split"] = "split"
     order_index: int
     split_class: str
-    """``numeric``, ``suspect`` or ``unknown``."""
+    """As ``domain.divergence.class_text`` writes it: ``unknown`` comes with its reason."""
     margin: float | None = None
     rank: int | None = None
     control_flips: bool | None = None
@@ -333,8 +335,10 @@ class ErrorEvent(_Model):
 
 class DoneEvent(_Model):
     event: Literal["done"] = "done"
+    machine_warm: dict[str, object] = {}
+    """Frequency and temperature after the warm-up."""
     machine_end: dict[str, object] = {}
-    """Load, frequency, temperature at the end; peak memory of the runner."""
+    """The same after the last run, and what other programs used on average since the warm-up."""
     precision_reached: bool | None = None
     """``None`` where rounds were fixed beforehand."""
     budget_ended: bool | None = None

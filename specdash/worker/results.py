@@ -55,6 +55,7 @@ from specdash.worker.quiet import judge
 PERSIST_LIMIT_S = 600.0
 _RETRY_S = 0.5
 _TRANSIENT = ("locked", "busy", "full", "readonly", "read-only", "unable to open", "i/o error")
+_REASON_LENGTH = 2000  # of the column
 _T = TypeVar("_T")
 
 
@@ -110,13 +111,14 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
         _apply_step(session, job, event)
     elif isinstance(event, DoneEvent):
         experiment = session.get_one(Experiment, job.experiment_id)
-        environment = experiment.environment
+        environment = {
+            **experiment.environment,
+            "warm": event.machine_warm,
+            "end": event.machine_end,
+        }
         experiment.environment = {
             **environment,
-            "end": event.machine_end,
-            **_quietness(
-                environment.get("start"), event.machine_end, environment.get("machine", {})
-            ),
+            **_quietness(environment),
             "precision_reached": event.precision_reached,
             "budget_ended": event.budget_ended,
         }
@@ -151,28 +153,27 @@ def _apply_environment(session: Session, job: ClaimedJob, event: EnvironmentEven
     experiment.machine_id = machine.id
     experiment.base_key_fields = fields
     experiment.base_key = base_key(fields)
-    experiment.environment = {
+    environment = {
         "engine": event.engine,
         "machine": facts,
         "specdash": event.specdash,
         "libraries": event.libraries,
         "start": start,
-        **_quietness(start if isinstance(start, dict) else None, None, facts),
         "n_prompt_tokens": {str(k): v for k, v in event.n_prompt_tokens.items()},
     }
+    experiment.environment = {**environment, **_quietness(environment)}
     session.flush()
 
 
-def _quietness(
-    start: Mapping[str, object] | None,
-    end: Mapping[str, object] | None,
-    machine: Mapping[str, object],
-) -> dict[str, list[str]]:
+def _quietness(environment: Mapping[str, Any]) -> dict[str, list[str]]:
     """``warnings`` (sentences) and ``flags`` of the experiment's environment."""
-    if start is None:
-        return {"warnings": [], "flags": []}
-    allowed = machine.get("allowed_cpus")
-    found = judge(start, end, allowed if isinstance(allowed, int) else None)
+    allowed = environment.get("machine", {}).get("allowed_cpus")
+    found = judge(
+        environment.get("start"),
+        environment.get("warm"),
+        environment.get("end"),
+        allowed if isinstance(allowed, int) else None,
+    )
     return {"warnings": list(found.warnings), "flags": list(found.flags)}
 
 
@@ -191,7 +192,7 @@ def _machine(session: Session, facts: dict[str, Any]) -> Machine:
 def _apply_arm(session: Session, job: ClaimedJob, event: ArmEvent) -> None:
     arm = _own_arm(session, job, event.experiment_arm_id)
     if event.status != "ready":
-        arm.status, arm.reason = event.status, event.reason
+        arm.status, arm.reason = event.status, event.reason and event.reason[:_REASON_LENGTH]
     if event.resolved:
         arm.resolved = event.resolved
     experiment = session.get_one(Experiment, job.experiment_id)

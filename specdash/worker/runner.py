@@ -50,6 +50,7 @@ from specdash.worker.protocol import (
     SplitEvent,
     SweepEvent,
 )
+from specdash.worker.surroundings import Surroundings
 from specdash.worker.sweeping import Sweeping, planned_requests
 
 _OOM_SCORE = "500"
@@ -147,7 +148,7 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
     channel.send(PhaseEvent(phase="loading"))
     place = Place(spec.server)
     facts = place.facts()
-    start = place.snapshot()
+    around = Surroundings(place, channel.send, wait_s=spec.quiet_wait_s)
     engine = make_engine(spec.engine, place.address())
     try:
         engine_facts = dict(
@@ -157,12 +158,13 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
                 GenerationSettings(**spec.settings.model_dump()),
             )
         )
+        began += around.wait()
         channel.send(PhaseEvent(phase="checking"))
         prepared = [engine.prepare(_prompt(p), _cap(p, spec)) for p in spec.prompts]
         template_hash = engine_facts.pop("chat_template_hash", None)
         channel.send(
             EnvironmentEvent(
-                machine={**facts, "start": start},
+                machine={**facts, "start": around.start},
                 engine=engine_facts,
                 prompt_set_hash=_prompt_set_hash(spec, prepared),
                 chat_template_hash=template_hash if isinstance(template_hash, str) else None,
@@ -188,7 +190,17 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
                 began = time.perf_counter()  # a calibration without runs serves nobody
         send = channel.send if steps is None else steps.watching(channel.send)
         n_after = planned_requests(spec, len(ready))
-        measuring = Measuring(spec, ready, prepared, engine, send, began=began, n_after=n_after)
+        measuring = Measuring(
+            spec,
+            ready,
+            prepared,
+            engine,
+            send,
+            began=began,
+            n_after=n_after,
+            when_warm=around.look_warm,
+            when_measured=around.look_measured,
+        )
         measuring.measure()
         if steps is not None:
             steps.finish()
@@ -199,7 +211,8 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
     channel.send(PhaseEvent(phase="done"))
     channel.send(
         DoneEvent(
-            machine_end=place.snapshot() or {},
+            machine_warm=around.warm or {},
+            machine_end=around.end or {},
             precision_reached=measuring.precision_reached,
             budget_ended=measuring.budget_ended,
         )

@@ -3,7 +3,9 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from specdash.worker import machine
@@ -85,6 +87,19 @@ def test_facts_are_plain_data_and_the_fingerprint_holds_still() -> None:
 def test_the_fingerprint_ignores_order_and_sees_every_value() -> None:
     assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
     assert fingerprint({"a": 1, "b": 2}) != fingerprint({"a": 1, "b": 3})
+
+
+def test_only_sensors_of_the_cpu_tell_its_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+    sensors = {
+        "nvme": [SimpleNamespace(current=95.0)],
+        "iwlwifi_1": [SimpleNamespace(current=80.0)],
+        "coretemp": [SimpleNamespace(current=51.0), SimpleNamespace(current=58.0)],
+        "cpu_thermal": [SimpleNamespace(current=55.0)],
+    }
+    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: sensors, raising=False)
+    assert load_snapshot()["temperature_c"] == 58.0
+    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: {"nvme": sensors["nvme"]})
+    assert load_snapshot()["temperature_c"] is None
 
 
 def test_a_snapshot_is_plain_data_with_none_for_the_unknown() -> None:

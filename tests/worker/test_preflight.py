@@ -13,7 +13,7 @@ from specdash.engines.base import GenerationSettings
 from specdash.errors import UsageError
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.models import scan
-from specdash.worker import memory_check
+from specdash.worker import duration, load_check, memory_check
 from specdash.worker import preflight as module
 from specdash.worker.preflight import Check, preflight
 from tests.helpers.gguf_files import write_model
@@ -206,11 +206,11 @@ def test_the_time_comes_from_this_machines_own_runs(
     engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     target = seed_model(engine, scripted_file(tmp_path), "scripted")
-    seed_experiment(engine, request_.workload_id, target)
+    seed_experiment(engine, request_.workload_id, target, generation=request_.generation)
     asked = replace(request_, target_model_id=target, engine="scripted")
     ((_, unknown),) = by_field(preflight(engine, asked), "time")
     assert "is unknown" in unknown
-    monkeypatch.setattr(module, "_fingerprint", lambda: MACHINE["fingerprint"])
+    monkeypatch.setattr(duration, "_fingerprint", lambda: MACHINE["fingerprint"])
     ((level, known),) = by_field(preflight(engine, asked), "time")
     assert level == "ok"
     assert known.startswith("26 runs, about ")
@@ -218,3 +218,18 @@ def test_the_time_comes_from_this_machines_own_runs(
     ((level, slow),) = by_field(preflight(engine, replace(asked, time_limit_s=1)), "time")
     assert level == "warn"
     assert slow.endswith("That is above the time limit of a second.")
+
+
+def test_a_busy_machine_is_told_before_anything_is_queued(
+    engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert by_field(preflight(engine, request_), "machine") == []  # tests do not look
+    monkeypatch.setenv("SPECDASH_QUIET_WAIT_S", "20")
+    monkeypatch.setattr(load_check, "allowed_cpus", lambda: 2)
+    for used, expected in ((0.1, "ok"), (1.2, "warn")):
+        monkeypatch.setattr(load_check, "foreign_cpus_now", lambda _roots, used=used: used)
+        ((level, text),) = by_field(preflight(engine, request_), "machine")
+        assert level == expected
+        assert text.startswith(f"Other programs use {used} of 2 CPUs now")
+    monkeypatch.setattr(load_check, "foreign_cpus_now", lambda _roots: None)
+    assert by_field(preflight(engine, request_), "machine") == []

@@ -9,10 +9,12 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlmodel import select
 
+from specdash.domain.verdict import Verdict
 from specdash.engines.base import GenerationSettings
-from specdash.store.queries import experiment_report, list_runs, run_detail
+from specdash.store.queries import experiment_report, history, list_runs, run_detail
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import Experiment, ExperimentArm, Machine, Run
+from specdash.store.views import HistoryFilter
 from specdash.worker.protocol import (
     AnchorEvent,
     ArmEvent,
@@ -24,7 +26,7 @@ from specdash.worker.protocol import (
     RunEvent,
     SplitEvent,
 )
-from specdash.worker.queue import ClaimedJob
+from specdash.worker.queue import ClaimedJob, Outcome, finish
 from specdash.worker.results import apply_events, persist
 from tests.helpers.seeding import MACHINE, scripted_events
 from tests.worker.conftest import Lab
@@ -237,18 +239,49 @@ def test_a_machine_that_was_not_quiet_is_told_with_the_experiment(
 ) -> None:
     events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
     snapshot = {"cpu_mhz": 3000.0, "temperature_c": 40.0, "throttle_count": 0}
-    start = {**snapshot, "load_average_1m": 900.0}
+    start = {**snapshot, "foreign_cpus": 1.9, "waited_s": 20.0}
     environment = next(e for e in events if isinstance(e, EnvironmentEvent))
     began = environment.model_copy(
         update={"machine": {**environment.machine, "allowed_cpus": 2, "start": start}}
     )
     apply_events(lab.engine, job, [began])
-    words = "Something else ran at the start: load average 900.00 with 2 CPUs."
+    words = "Other programs ran at the start: they used 1.9 of 2 CPUs, after a wait of 20 s."
     assert _environment(lab, job)["warnings"] == [words]
-    apply_events(lab.engine, job, [DoneEvent(machine_end={**start, "throttle_count": 2})])
+    warm = {**snapshot, "cpu_mhz": 4000.0}
+    end = {**snapshot, "throttle_count": 2}
+    apply_events(lab.engine, job, [DoneEvent(machine_warm=warm, machine_end=end)])
     ended = _environment(lab, job)
-    assert ended["flags"] == ["busy_start", "throttled"]
-    assert ended["warnings"] == [words, "The CPU was throttled for heat 2 times."]
+    assert ended["flags"] == ["busy_start", "clock_changed", "throttled"]
+    assert ended["warnings"] == [
+        words,
+        "The CPU frequency was 4000 MHz after the warm-up and 3000 MHz at the end.",
+        "The CPU was throttled for heat 2 times.",
+    ]
+    assert (ended["warm"], ended["end"]) == (warm, end)
+
+
+def test_measured_arms_of_a_job_that_was_stopped_later_rank_and_others_do_not(lab: Lab) -> None:
+    reports = []
+    for n_left in (1, 4):  # without the last event, and without the last word on arms
+        queued = lab.queue(script={"methods": {"ngram-simple": {"speed_up": 1.5}}})
+        job = lab.claim(queued, os.getpid())
+        events = scripted_events(lab.engine, job.experiment_id, version="1", machine=MACHINE)
+        apply_events(lab.engine, job, events[:-n_left])
+        assert lab.report(queued).is_partial  # while it goes on
+        finish(lab.engine, job, Outcome("cancelled", "cancelled", "Cancelled while it ran."))
+        reports.append(lab.report(queued))
+    whole, cut = reports
+    assert [(a.status, a.reason) for a in whole.arms] == [("measured", None)] * 2
+    assert whole.arms[1].verdict is Verdict.FASTER
+    assert not whole.is_partial
+    assert [a.status for a in cut.arms] == ["partial", "partial"]
+    assert cut.is_partial
+    with read_session(lab.engine) as session:
+        rows = history(session, HistoryFilter())
+    assert {row.experiment_id: row.is_partial for row in rows} == {
+        whole.experiment.experiment_id: False,
+        cut.experiment.experiment_id: True,
+    }
 
 
 def test_an_experiment_keeps_the_machine_as_it_was(lab: Lab) -> None:

@@ -109,8 +109,50 @@ def test_an_unsupported_arm_is_left_out_and_the_others_go_on(tmp_path: Path) -> 
 def test_an_arm_without_proof_ends_inactive(tmp_path: Path) -> None:
     script = {"methods": {"ngram-simple": {"inactive": "the engine reports no drafts"}}}
     _, events = run_job(write_job(tmp_path, script))
-    final = [e for e in events if isinstance(e, ArmEvent)][-1]
-    assert (final.status, final.reason) == ("inactive", "the engine reports no drafts")
+    arms = {e.experiment_arm_id: e for e in events if isinstance(e, ArmEvent)}
+    assert (arms[11].status, arms[11].reason) == (
+        "inactive",
+        "the engine reports no drafts. Its other rounds were left out.",
+    )
+    measured = [e for e in events if isinstance(e, RunEvent) and not e.is_warmup]
+    # Without an arm to be compared with, off has no other rounds either.
+    assert {(e.experiment_arm_id, e.round) for e in measured} == {(10, 0), (11, 0)}
+    assert arms[10].status == "measured"
+
+
+def test_an_arm_that_fails_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
+    script = {"failure": {"kind": "raise", "at_run": 1}}
+    done, events = run_job(write_job(tmp_path, script, ["off", "ngram-mod", "ngram-cache"]))
+    assert done.returncode == 0
+    arms = {e.experiment_arm_id: e for e in events if isinstance(e, ArmEvent)}
+    assert (arms[11].status, arms[11].reason) == (
+        "failed",
+        "The scripted engine was told to fail. Change the script.",
+    )
+    assert [arms[i].status for i in (10, 12)] == ["measured", "measured"]
+    runs = [e.experiment_arm_id for e in events if isinstance(e, RunEvent)]
+    assert [runs.count(i) for i in (10, 11, 12)] == [5, 0, 5]
+    assert "Traceback" in done.stderr
+
+
+def test_without_off_nothing_can_be_compared_and_the_job_fails(tmp_path: Path) -> None:
+    script = {"failure": {"kind": "raise", "at_run": 0}}
+    done, events = run_job(write_job(tmp_path, script, ["off", "ngram-mod", "ngram-cache"]))
+    assert done.returncode == 1
+    assert isinstance(events[-1], ErrorEvent)
+
+
+def test_the_machine_is_looked_at_before_in_and_after_the_runs(tmp_path: Path) -> None:
+    done, events = run_job(write_job(tmp_path, {}, quiet_wait_s=0.01))
+    assert done.returncode == 0
+    (environment,) = (e for e in events if isinstance(e, EnvironmentEvent))
+    start = environment.machine["start"]
+    assert isinstance(start, dict)
+    assert {"foreign_cpus", "waited_s", "cpu_mhz"} <= set(start)
+    last = events[-1]
+    assert isinstance(last, DoneEvent)
+    assert "cpu_mhz" in last.machine_warm
+    assert {"foreign_cpus", "cpu_mhz"} <= set(last.machine_end)
 
 
 def test_native_prints_never_reach_the_event_stream(tmp_path: Path) -> None:
