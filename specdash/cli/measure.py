@@ -8,24 +8,38 @@ from sqlalchemy.engine import Engine
 from specdash.cli.common import open_store
 from specdash.cli.following import JobProgress, sigterm_as_ctrl_c
 from specdash.cli.output import print_json, print_table, say
+from specdash.cli.report import print_report
 from specdash.cli.results import ComparedPair, comparison_document, report_document
 from specdash.domain.comparing import Basis
-from specdash.domain.sentences import plain_sentence
-from specdash.domain.summary import ArmSummary
 from specdash.errors import SpecdashError, UsageError
 from specdash.settings import Settings, load_settings
 from specdash.store.enqueue import Queued, queue_experiment
-from specdash.store.queries import experiment_report
+from specdash.store.experiment_request import ExperimentRequest, check_numbers
+from specdash.store.queries import experiment_report, list_runs
 from specdash.store.session import read_session
-from specdash.store.sweeps import refused_levels
-from specdash.store.views import ExperimentReport
 from specdash.worker.launch import ensure_worker
+from specdash.worker.preflight import preflight
 from specdash.worker.request import Wish, build_request
 from specdash.worker.scheduler import follow_job
 
+_SAID = {"ok": "", "warn": "Warning: ", "error": "Error: "}
+
 
 def _enqueue(store: Engine, settings: Settings, wish: Wish) -> Queued:
-    return queue_experiment(store, build_request(store, settings, wish))
+    request = build_request(store, settings, wish)
+    check_numbers(request)
+    _say_checks(store, request)
+    return queue_experiment(store, request)
+
+
+def _say_checks(store: Engine, request: ExperimentRequest) -> None:
+    """What the form of the dashboard shows beside its fields: time, and all that is amiss.
+
+    An error here does not keep the job from the queue; it will say the same when it fails.
+    """
+    for check in preflight(store, request):
+        if check.level != "ok" or check.field == "time":
+            say(f"{_SAID[check.level]}{check.text}")
 
 
 def queue(wish: Wish, *, as_json: bool) -> None:
@@ -49,87 +63,19 @@ def run(wish: Wish, *, as_json: bool) -> None:
         job = follow_job(store, settings, queued.job_id, JobProgress())
     with read_session(store) as session:
         report = experiment_report(session, queued.experiment_id)
+        runs = list_runs(session, queued.experiment_id)
     for arm in report.arms:
         if not arm.is_baseline and arm.status != "measured":
             say(f"{arm.text}: {arm.status} - {arm.reason or 'no reason was given'}")
     if as_json:
-        print_json(report_document(report))
+        print_json(report_document(report, runs))
     elif job.state == "succeeded":
-        _print_report(report)
+        print_report(report)
     if job.state != "succeeded":
         raise SpecdashError(
             f"Job {job.job_id} {job.state}: {job.error_text or 'no reason was given'}",
             f"The log: {job.log_path}" if job.log_path else None,
         )
-
-
-def _print_report(report: ExperimentReport) -> None:
-    name = report.experiment.workload
-    for arm in report.arms:
-        if not arm.is_baseline:
-            typer.echo(plain_sentence(arm, name))
-            _print_differences(arm)
-    typer.echo()
-    print_table(
-        (
-            "arm",
-            "tokens/s",
-            "ratio",
-            "low",
-            "high",
-            "acceptance rate",
-            "tokens/pass",
-            "equal",
-            "runs",
-        ),
-        [_row(arm) for arm in report.arms],
-    )
-    _print_load(report)
-    typer.echo(f"Experiment {report.experiment.experiment_id}")
-
-
-def _print_load(report: ExperimentReport) -> None:
-    for arm in report.under_load:
-        typer.echo(f"\n{arm.text} under load: {arm.sentence}")
-        print_table(
-            ("parallel", "ratio", "low", "high", "off total tok/s", "on total tok/s", "total"),
-            [
-                (
-                    x.n_parallel,
-                    x.ratio,
-                    x.ratio_low,
-                    x.ratio_high,
-                    x.off_total_tok_s,
-                    x.on_total_tok_s,
-                    x.total_ratio,
-                )
-                for x in arm.levels
-            ],
-        )
-    for level, why in refused_levels(report.experiment.environment).items():
-        say(f"{level} parallel requests: not measured - {why}")
-
-
-def _print_differences(arm: ArmSummary) -> None:
-    classes = {"numeric": arm.n_numeric, "suspect": arm.n_suspect, "unknown": arm.n_unknown}
-    found = ", ".join(f"{n} {name}" for name, n in classes.items() if n)
-    if found:
-        typer.echo(f"  {sum(classes.values())} of {arm.n_compared} texts differ: {found}.")
-
-
-def _row(arm: ArmSummary) -> tuple[object, ...]:
-    acceptance = arm.acceptance
-    return (
-        arm.text,
-        arm.decode_tok_s,
-        arm.ratio,
-        arm.ratio_low,
-        arm.ratio_high,
-        acceptance.acceptance_rate if acceptance else None,
-        acceptance.tokens_per_target_pass if acceptance else None,
-        f"{arm.n_equal}/{arm.n_compared}" if arm.n_compared else None,
-        arm.n_runs,
-    )
 
 
 def compare(experiments: Sequence[int], *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from specdash.domain.multiple import together
 from specdash.domain.summary import ArmSummary
 from specdash.domain.verdict import Verdict
 from specdash.store.comparison import Side, compare_sides, not_comparable_reasons, sides
-from specdash.store.views import ExperimentReport
+from specdash.store.views import ExperimentReport, RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class ComparisonDocument:
     pairs: tuple[ComparedPair, ...]
 
 
-def report_document(report: ExperimentReport) -> dict[str, object]:
+def report_document(report: ExperimentReport, runs: Sequence[RunView]) -> dict[str, object]:
     """What ``run --json`` prints."""
+    peaks = [run.peak_rss_bytes for run in runs if run.peak_rss_bytes is not None]
     experiment = report.experiment
     return {
         "experiment_id": experiment.experiment_id,
@@ -59,8 +60,18 @@ def report_document(report: ExperimentReport) -> dict[str, object]:
         "arms": [_arm_document(arm) for arm in report.arms],
         "n_prompts": report.n_prompts,
         "n_rounds": report.n_rounds,
+        "is_partial": report.is_partial,
+        "peak_rss_bytes": max(peaks, default=None),
+        "warnings": environment_texts(report, "warnings"),
+        "flags": environment_texts(report, "flags"),
         "under_load": [_load_document(arm) for arm in report.under_load],
     }
+
+
+def environment_texts(report: ExperimentReport, name: str) -> list[str]:
+    """``warnings`` or ``flags`` of the experiment's machine; none before it was looked at."""
+    found = report.experiment.environment.get(name)
+    return [str(text) for text in found] if isinstance(found, list) else []
 
 
 def _load_document(arm: ArmUnderLoad) -> dict[str, object]:
@@ -92,13 +103,33 @@ def _arm_document(arm: ArmSummary) -> dict[str, object]:
         "ratio": arm.ratio,
         "ratio_low": arm.ratio_low,
         "ratio_high": arm.ratio_high,
+        "total_time_ratio": arm.total_time_ratio,
+        "tied_with_best": arm.tied_with_best,
+        "advice": arm.advice,
+        "categories": [
+            {
+                "category": c.category,
+                "ratio": c.ratio,
+                "ratio_low": c.ratio_low,
+                "ratio_high": c.ratio_high,
+                "n_prompts": c.n,
+            }
+            for c in arm.categories
+        ],
         "decode_tok_s": arm.decode_tok_s,
         "acceptance_rate": acceptance.acceptance_rate if acceptance else None,
         "tokens_per_target_pass": acceptance.tokens_per_target_pass if acceptance else None,
         "n_drafted": acceptance.n_drafted if acceptance else None,
         "n_accepted": acceptance.n_accepted if acceptance else None,
+        "n_prompts": arm.n_prompts,
+        "n_rounds": arm.n_rounds,
         "n_runs": arm.n_runs,
         "equal_outputs": {"equal": arm.n_equal, "total": arm.n_compared},
+        "differences": {
+            "numeric": arm.n_numeric,
+            "suspect": arm.n_suspect,
+            "unknown": arm.n_unknown,
+        },
         "status": arm.status,
         "reason": arm.reason,
         "flags": list(arm.flags),

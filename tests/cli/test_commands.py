@@ -136,6 +136,23 @@ def test_differing_texts_are_counted_by_class(
     assert f"  {n_runs} of {n_runs} texts differ: {n_runs} suspect." in answer.out.splitlines()
 
 
+def test_the_checks_of_the_form_are_said_before_anything_is_queued(
+    specdash: Command, target: str, workload: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDASH_WORKER", "external")
+    words = ("--target", target, "--workload", workload, "--arm", ARM, "--engine", "scripted")
+    answer = specdash("queue", *words, "--prompts", "2", "--seed", "5", "--json")
+    assert answer.status == 0
+    assert answer.err.splitlines() == [
+        "Warning: Fewer than 3 prompts give no interval: the verdict will be 'not resolved'. Take "
+        "10 or more.",
+        "14 runs. How long they take is unknown: this machine has not measured this target with "
+        "these settings yet.",
+    ]
+    answer = specdash("queue", *words, "--seed", "-1")
+    assert answer.status == 2
+
+
 def test_sigterm_cancels_the_job_as_ctrl_c_does(
     specdash: Command, engine: Engine, tmp_path: Path, workload: str
 ) -> None:

@@ -70,6 +70,10 @@ def test_run_queue_jobs_and_compare(specdash: Command, target: str, workload: st
     )
     assert (on["arm"], on["status"], on["verdict"]) == (ARM, "measured", "faster")
     assert (document["n_prompts"], document["n_rounds"], on["n_runs"]) == (4, 2, 8)
+    assert (on["n_prompts"], on["n_rounds"], on["tied_with_best"]) == (4, 2, True)
+    assert [c["n_prompts"] for c in on["categories"]] == [2, 2]
+    assert on["total_time_ratio"] == pytest.approx(on["ratio"], rel=0.1)
+    assert document["is_partial"] is False
 
     compared = specdash("compare", str(document["experiment_id"]), "--json")
     _assert_documented("compare", compared.document())
