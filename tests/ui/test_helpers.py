@@ -18,7 +18,7 @@ from specdash.ui.repeat import repeat_command
 def test_the_command_repeats_every_setting() -> None:
     assert repeat_command(experiment_view()) == (
         "python -m specdash run --target SmolLM2 --workload extract@abc "
-        "--arm ngram-simple:size_n=3,size_m=8 --rounds 2 --prompts 6 --max-tokens 128 "
+        "--arm ngram-simple:size_n=3,size_m=8 --rounds 2 --prompts 6 --max-tokens 128 --seed 1 "
         "--engine llama-cpp --n-ctx 4096 --threads 2 --gpu-layers 0 --draft-gpu-layers 0 "
         "--kv-type f16 --flash-attn auto"
     )
