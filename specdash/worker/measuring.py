@@ -14,7 +14,6 @@ from specdash.domain.plan import PlannedRun, build_block, build_plan
 from specdash.engines.base import Engine, PreparedPrompt
 from specdash.errors import SpecdashError
 from specdash.worker.anchors import Anchors, Watch
-from specdash.worker.comparing import Comparing, MadeRun
 from specdash.worker.elimination import Elimination
 from specdash.worker.events import run_event
 from specdash.worker.protocol import (
@@ -27,6 +26,7 @@ from specdash.worker.protocol import (
     RunEvent,
     SplitEvent,
 )
+from specdash.worker.text_differences import MadeRun, TextDifferences
 
 if TYPE_CHECKING:
     from specdash.domain.blocks import BlockRun
@@ -324,7 +324,7 @@ class Measuring:
         limit_s = max(measured_s, _COMPARING_AT_LEAST_S)
         if self._deadline is not None:
             limit_s = min(limit_s, max(self._deadline - started, measured_s / 4))
-        Comparing(
+        TextDifferences(
             self._engine,
             self._arms,
             self._prepared,

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from specdash.domain import flag_words
 from specdash.domain.comparing import Basis, Comparison
 from specdash.domain.verdict import Verdict
 from specdash.store.comparison import (
@@ -67,7 +68,7 @@ def _answer(a: Side, b: Side, result: Comparison) -> None:
         return
     for flag in result.flags:
         if flag in _BEFORE_THE_ANSWER:
-            st.warning(fmt.plain(words.flag(flag)), icon=":material/warning:")
+            st.warning(fmt.plain(flag_words.flag(flag)), icon=":material/warning:")
     if result.verdict is None:
         st.markdown(_speeds(a, b, result))
     else:
@@ -85,7 +86,7 @@ def _answer(a: Side, b: Side, result: Comparison) -> None:
         st.caption(f":material/lightbulb: {fmt.plain(result.advice)}")
     for flag in result.flags:
         if flag not in _BEFORE_THE_ANSWER:
-            st.caption(f":material/flag: {fmt.plain(words.flag(flag))}")
+            st.caption(f":material/flag: {fmt.plain(flag_words.flag(flag))}")
 
 
 def _sentence(a: Side, b: Side, result: Comparison, verdict: Verdict) -> str:

@@ -44,7 +44,7 @@ class _Difference:
         return (self.on.run.prompt, self.off.token_ids, self.on.token_ids, self.chunk)
 
 
-class Comparing:
+class TextDifferences:
     """Explains the differing texts of one job, outside every clock."""
 
     def __init__(
