@@ -1,7 +1,7 @@
 """Stored calibrations and predictions: written by the worker, read by advisor, pages and CLI."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +26,7 @@ class CalibrationView:
     machine_fingerprint: str
     experiment_id: int | None
     created_at: datetime
-    asked: Mapping[str, object]
+    asked: Mapping[str, object] = field(default_factory=dict)
     """Settings that its experiment was asked for; the key holds what the engine made of them."""
 
     @property

@@ -335,7 +335,6 @@ def test_a_calibration_of_another_machine_or_without_the_draft_does_not_hold() -
         machine_fingerprint="here",
         experiment_id=None,
         created_at=NOON,
-        asked={},
     )
     assert matching([view], {"machine_fingerprint": "here"}) is view
     assert matching([view], {"machine_fingerprint": "there"}) is None
