@@ -45,6 +45,7 @@ class Against:
     high: float | None = None
     bootstrap: tuple[float, float] | tuple[None, None] = (None, None)
     total_time_ratio: float | None = None
+    clean_total_time_ratio: float | None = None
     prompts: tuple[PromptRatio, ...] = ()
     categories: tuple[CategoryRatio, ...] = ()
     advice: str | None = None
@@ -83,6 +84,7 @@ def against_off(arm_id: int, runs: Sequence[RunFacts], experiment: ExperimentFac
         else:
             advice = precision_advice(result, samples)
     on, off = blocks.runs.get(arm_id, {}), blocks.runs.get(baseline, {})
+    clean = {block: run for block, run in on.items() if block[0] not in repeating}
     return Against(
         samples=samples,
         result=result,
@@ -91,6 +93,7 @@ def against_off(arm_id: int, runs: Sequence[RunFacts], experiment: ExperimentFac
         high=high,
         bootstrap=bootstrap_interval(samples, weights),
         total_time_ratio=total_time_ratio(on, off, categories, weights),
+        clean_total_time_ratio=total_time_ratio(clean, off, categories, weights),
         prompts=tuple(
             _prompt_ratio(s, runs, (on, off), experiment.keys, s.prompt_id in repeating)
             for s in samples

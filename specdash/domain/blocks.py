@@ -1,7 +1,7 @@
 """From runs to what the statistics take: speeds by block, without warm-up (METHOD 5, 6)."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -84,16 +84,26 @@ def total_time_ratio(
         tokens = (a.n_intervals + b.n_intervals) / 2
         category = categories.get(block[0], "")
         sums.setdefault(category, []).append((tokens / b.tok_s, tokens / a.tok_s))
-    share = {c: (weights or {}).get(c, 0.0) for c in sums}
+    return ratio_of_totals(sums, weights)
+
+
+def ratio_of_totals(
+    times: Mapping[str, Sequence[tuple[float, float]]], weights: Mapping[str, float] | None = None
+) -> float | None:
+    """Total seconds of ``off`` over those of ``on``; ``times`` are pairs of both by category.
+
+    With weights, each category's mean time counts by its share. ``None`` without a usable time.
+    """
+    share = {c: (weights or {}).get(c, 0.0) for c in times}
     usable = any(0 < w < math.inf for w in share.values())
     time_off = time_on = 0.0
-    for category, times in sorted(sums.items()):
+    for category, pairs in sorted(times.items()):
         factor = 1.0
         if usable:
             weight = share[category]
-            factor = weight / len(times) if 0 < weight < math.inf else 0.0
-        time_off += factor * math.fsum(t for t, _ in times)
-        time_on += factor * math.fsum(t for _, t in times)
+            factor = weight / len(pairs) if 0 < weight < math.inf else 0.0
+        time_off += factor * math.fsum(t for t, _ in pairs)
+        time_on += factor * math.fsum(t for _, t in pairs)
     if not (0 < time_on < math.inf and 0 < time_off < math.inf):
         return None
     return time_off / time_on

@@ -109,18 +109,24 @@ def is_degenerate(token_ids: Sequence[int], text: str) -> bool:
     Flags a cycle of up to 32 tokens that is gone through at least four times without a change and
     takes a third of the text (at least 48 tokens); or few distinct 4-grams in a text that also
     compresses to an eighth. Lists, tables and code repeat their frame, not their content, and pass
-    both; under 48 tokens nothing is judged.
+    both; under 48 tokens nothing is judged. Words stand for tokens where the engine shows none.
     """
-    n = len(token_ids)
+    ids = token_ids or _word_ids(text)
+    n = len(ids)
     if n < _MIN_TOKENS:
         return False
-    if _longest_cycle(token_ids) >= max(_MIN_TOKENS, n / 3):
+    if _longest_cycle(ids) >= max(_MIN_TOKENS, n / 3):
         return True
-    ngrams = [tuple(token_ids[i : i + _NGRAM]) for i in range(n - _NGRAM + 1)]
+    ngrams = [tuple(ids[i : i + _NGRAM]) for i in range(n - _NGRAM + 1)]
     if len(set(ngrams)) / len(ngrams) >= _MAX_DISTINCT:
         return False
     raw = text.encode(errors="replace")
     return bool(raw) and len(zlib.compress(raw, 9)) / len(raw) < _MAX_COMPRESSED
+
+
+def _word_ids(text: str) -> list[int]:
+    known: dict[str, int] = {}
+    return [known.setdefault(word, len(known)) for word in text.split()]
 
 
 def _longest_cycle(token_ids: Sequence[int]) -> int:

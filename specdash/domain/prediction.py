@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from specdash.domain.blocks import ratio_of_totals
 from specdash.domain.calibration import Calibration
 from specdash.domain.statistics import MIN_PROMPTS, Estimate, PromptSample, estimate
 
@@ -59,6 +60,8 @@ class PredictedSpeedup:
     low: float | None
     high: float | None
     by_prompt: Mapping[int, float] = field(default_factory=dict)
+    total_time_ratio: float | None = None
+    """Seconds of ``off`` over those of the arm on all texts, categories weighed."""
 
 
 def predict_time(
@@ -106,7 +109,10 @@ def predict_speedup(
     if mean is None:
         return PredictedSpeedup(None, None, None)
     low, high = _limits(mean, calibration.relative_error)
-    return PredictedSpeedup(mean.ratio, low, high, ratios)
+    totals: dict[str, list[tuple[float, float]]] = {}
+    for i in ratios:
+        totals.setdefault(categories[i], []).append((times[i].off_s, times[i].on_s))
+    return PredictedSpeedup(mean.ratio, low, high, ratios, ratio_of_totals(totals, weights))
 
 
 def _limits(mean: Estimate, error: float) -> tuple[float | None, float | None]:

@@ -128,3 +128,5 @@ class ArmSummary:
     """Compared runs whose difference is no rounding; one of them and the arm is not recommended."""
     n_unknown: int = 0
     """Compared runs that differ and were not, or could not be, explained."""
+    clean_total_time_ratio: float | None = None
+    """``total_time_ratio`` over prompts without a repeating text; 1 for the baseline."""

@@ -184,6 +184,7 @@ def _summarise_arm(
         n_numeric=classes.count(_NUMERIC),
         n_suspect=classes.count(_SUSPECT),
         n_unknown=sum(c not in (_NUMERIC, _SUSPECT) for c in classes),
+        clean_total_time_ratio=1.0 if arm.is_baseline else against.clean_total_time_ratio,
     )
 
 

@@ -57,6 +57,7 @@ class MethodScript(_Script):
     """How one method does. ``speed_up`` replaces the time that follows from the steps."""
 
     acceptance: float = Field(default=0.6, ge=0, le=1)
+    acceptance_by_category: dict[str, float] = {}
     coverage: float = Field(default=0.8, ge=0, le=1)
     draft_cost: float = Field(default=0.0, ge=0)
     """Time of one draft token over that of one target token."""
@@ -111,6 +112,7 @@ class TargetScript(_Script):
     methods: dict[str, MethodScript] = {}
     slow: tuple[SlowStretch, ...] = ()
     degenerate: bool = False
+    degenerate_categories: tuple[str, ...] = ()
     split: SplitScript | None = None
     """``None``: an engine without logits."""
     load_s: float = Field(default=0.0, ge=0)
@@ -280,7 +282,7 @@ class ScriptedEngine:
     ) -> tuple[tuple[int, ...], str]:
         natural = self._script.n_tokens
         n = min(natural, prompt.max_tokens)
-        if self._script.degenerate:
+        if self._script.degenerate or prompt.category in self._script.degenerate_categories:
             ids = [_FIRST_WORD] * n
         else:
             rng = random.Random(f"answer/{prompt.key}/{len(prompt.token_ids)}")
@@ -299,6 +301,7 @@ class ScriptedEngine:
         """The trace and the seconds of it spent on drafting, before any scaling."""
         pass_s = 1 / self._script.off_tok_s
         rng = random.Random(f"steps/{prompt.key}/{arm.full_text().partition('#')[0]}")
+        acceptance = method.acceptance_by_category.get(prompt.category, method.acceptance)
         steps: list[Step] = []
         draft_s = 0.0
         position = 1
@@ -309,7 +312,7 @@ class ScriptedEngine:
                 position += 1
                 continue
             accepted = 0
-            while accepted < n_drafted and rng.random() < method.acceptance:
+            while accepted < n_drafted and rng.random() < acceptance:
                 accepted += 1
             proposed = list(ids[position : position + n_drafted])
             proposed[accepted:] = [_WRONG] * (n_drafted - accepted)

@@ -85,6 +85,8 @@ class PredictedArm:
     ratio_high: float | None
     by_prompt: Mapping[int, float]
     reason: str | None
+    total_time_ratio: float | None = None
+    """Total seconds of ``off`` over those of the arm, on the mix of the experiment."""
 
 
 def ask(
@@ -230,6 +232,7 @@ def list_predictions(session: Session, experiment_id: int) -> Sequence[Predicted
             row.ratio_high,
             {int(k): v for k, v in row.data.get("by_prompt", {}).items()},
             row.data.get("reason"),
+            row.data.get("total_time_ratio"),
         )
         for row in session.exec(statement)
     ]

@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from specdash.domain.arms import Arm, with_baseline
 from specdash.domain.plan import STOP_FROM_PROMPTS
 from specdash.domain.workload import content_hash
+from specdash.domain.workload_rules import check_weights
 from specdash.engines.registry import engine_info
 from specdash.errors import ModelError, NotFoundError, UsageError
 from specdash.store.catalogue import get_model
@@ -173,6 +174,7 @@ def _check_workload(session: Session, request: ExperimentRequest) -> int:
             f"Workload '{workload.name}' holds no prompts.", "Add prompts to it, or choose another."
         )
     _check_prompt_keys(session, request)
+    check_weights(request.weights, _categories(session, request.workload_id))
     asked = _n_prompts(session, request)
     if asked > there:
         raise UsageError(
@@ -209,6 +211,11 @@ def _check_prompt_keys(session: Session, request: ExperimentRequest) -> None:
     missing = [key for key in request.prompt_keys if key not in known]
     if missing:
         raise UsageError(f"The workload has no prompt '{missing[0]}'.", "Name prompts it holds.")
+
+
+def _categories(session: Session, workload_id: int) -> tuple[str, ...]:
+    statement = select(PromptRow.category).where(PromptRow.workload_id == workload_id).distinct()
+    return tuple(sorted(session.exec(statement)))
 
 
 def _n_prompts(session: Session, request: ExperimentRequest) -> int:
@@ -277,6 +284,7 @@ def _steps(request: ExperimentRequest, drafts: Mapping[str, ModelView]) -> dict[
         },
         "elimination": request.elimination and {"from_prompts": request.elimination},
         "budget_s": request.budget_s,
+        "weights": dict(request.weights),
         "drafts": loaded,
     }
     return {name: value for name, value in asked.items() if value}

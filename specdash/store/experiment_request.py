@@ -76,6 +76,8 @@ class ExperimentRequest:
     """From so many prompts on, an arm clearly below the leader leaves; ``None``: all stay."""
     budget_s: float | None = None
     """No block begins after this time."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Share of each category in whatever the job ranks by; empty: the workload's own weights."""
     note: str | None = None
     tags: tuple[str, ...] = ()
     author: str | None = None

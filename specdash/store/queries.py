@@ -24,6 +24,7 @@ from specdash.store.records import (
     job_view,
     known_id,
     run_view,
+    weights_of,
 )
 from specdash.store.summaries import is_partial, summaries_of
 from specdash.store.sweeps import arms_under_load
@@ -129,14 +130,15 @@ def experiment_report(session: Session, experiment_id: int) -> ExperimentReport:
     """The experiment with the summaries of its newest attempt."""
     rows = _experiment_rows(session, experiment_id)
     experiment, job, workload, _, _ = rows
-    summaries = summaries_of(session, [job], {experiment_id: workload.weights})[experiment_id]
+    weights = weights_of(experiment, workload)
+    summaries = summaries_of(session, [job], {experiment_id: weights})[experiment_id]
     return ExperimentReport(
         experiment=_experiment_view(session, rows),
         arms=summaries.arms,
         n_prompts=summaries.n_prompts,
         n_rounds=summaries.n_rounds,
         is_partial=is_partial(job, summaries.arms),
-        under_load=arms_under_load(session, experiment, job, summaries.arms, workload.weights),
+        under_load=arms_under_load(session, experiment, job, summaries.arms, weights),
         arm_fields=fields_of_arms(session, experiment),
     )
 
@@ -275,7 +277,7 @@ def history(
     rows = [r for r in session.execute(statement) if not wanted or wanted & set(r[0].tags)]
     rows = rows[offset : None if limit is None else offset + limit]
     jobs = {job.experiment_id: job for _, job, *_ in rows}
-    weights = {known_id(e.id): w.weights for e, _, w, *_ in rows}
+    weights = {known_id(e.id): weights_of(e, w) for e, _, w, *_ in rows}
     summaries = summaries_of(session, list(jobs.values()), weights)
     found = []
     for experiment, job, workload, target, machine, arm, canonical in rows:
@@ -301,7 +303,7 @@ def history(
                 summary=next(s for s in arms if s.arm_id == arm.id),
                 off_tok_s=next((s.decode_tok_s for s in arms if s.is_baseline), None),
                 tags=tuple(experiment.tags),
-                has_mix=bool(workload.weights),
+                has_mix=bool(weights[job.experiment_id]),
             )
         )
     return found

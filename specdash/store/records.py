@@ -94,8 +94,8 @@ def experiment_view(
         note=experiment.note,
         tags=tuple(experiment.tags),
         arm_texts=job.arms,
-        weights=dict(workload.weights),
         job=job,
+        weights=weights_of(experiment, workload),
     )
 
 
@@ -105,6 +105,11 @@ def _machine_facts(experiment: Experiment, machine: Machine | None) -> dict[str,
     if isinstance(then, dict):
         return dict(then)
     return dict(machine.facts) if machine else {}
+
+
+def weights_of(experiment: Experiment, workload: WorkloadVersion) -> dict[str, float]:
+    """Of the categories: those the experiment was asked with, else the workload's own."""
+    return dict(experiment.protocol.get("weights") or workload.weights)
 
 
 def engine_build(experiment: Experiment) -> str | None:

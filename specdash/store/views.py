@@ -77,7 +77,7 @@ class ExperimentView:
     arm_texts: tuple[str, ...]
     job: JobView
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Of the workload's categories by the user's traffic; empty: equal."""
+    """Of the categories in every total; empty: all alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,5 +254,10 @@ class WorkloadView:
     n_prompts: int
     categories: tuple[str, ...]
     weights: Mapping[str, float]
+    """As stored; one that is left out beside others weighs nothing, empty: all alike."""
     created_at: datetime
     n_experiments: int
+
+    def weight_of(self, category: str) -> float:
+        """What a category weighs, stored or not."""
+        return float(self.weights.get(category, 0.0 if self.weights else 1.0))

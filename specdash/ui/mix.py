@@ -8,7 +8,7 @@ from specdash.domain.sentences import category_signs_differ
 from specdash.domain.statistics import mix_shares
 from specdash.domain.summary import ArmSummary, CategoryRatio
 from specdash.store.views import ExperimentReport
-from specdash.ui import components, data, nav, tables
+from specdash.ui import components, nav, tables
 from specdash.ui import format as fmt
 from specdash.ui.rows import Row
 
@@ -19,7 +19,7 @@ def show(report: ExperimentReport) -> None:
     arms = [a for a in report.arms if len(a.categories) > 1]
     if not arms:
         return
-    weights = data.workload(experiment.workload_id).weights
+    weights = experiment.weights
     with st.container(border=True):
         for arm in arms:
             if category_signs_differ(arm.categories):

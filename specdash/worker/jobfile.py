@@ -13,7 +13,7 @@ from specdash.gguf.scan import FoundModel, find_model
 from specdash.settings import Settings
 from specdash.store.hosts import host_name
 from specdash.store.model_rows import is_current
-from specdash.store.records import known_id
+from specdash.store.records import known_id, weights_of
 from specdash.store.remote_models import REMOTE
 from specdash.store.session import read_session
 from specdash.store.tables import (
@@ -113,7 +113,7 @@ def _build(session: Session, settings: Settings, job: ClaimedJob) -> JobSpec:
         precision=protocol.get("precision"),
         max_rounds=protocol.get("max_rounds"),
         anchor_every=protocol.get("anchor_every", 0),
-        weights=session.get_one(WorkloadVersion, experiment.workload_id).weights,
+        weights=weights_of(experiment, session.get_one(WorkloadVersion, experiment.workload_id)),
         server=_server(settings, experiment),
         concurrency=protocol.get("concurrency", []),
         calibration=protocol.get("calibration"),

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from specdash.domain.arms import Arm
+from specdash.domain.divergence import is_degenerate
 from specdash.domain.metrics import decode_tok_s
 from specdash.domain.plan import PlannedRun, build_block, build_plan
 from specdash.engines.base import Engine, PreparedPrompt
@@ -220,7 +221,7 @@ class Measuring:
         """
         if self._elimination is None or run.is_warmup:
             return
-        for leaver in self._elimination.look(self._block_runs()):
+        for leaver in self._elimination.look(self._clean_runs()):
             self._close(leaver.arm, "partial", leaver.reason)
 
     def _stop_inactive(self) -> None:
@@ -275,6 +276,11 @@ class Measuring:
             and run.order_index not in disturbed
         ]
 
+    def _clean_runs(self) -> "list[BlockRun]":
+        """Without prompts on which any text only repeats itself: no arm may lead by those."""
+        repeating = {d.run.prompt for d in self._done if d.is_degenerate and not d.run.is_warmup}
+        return [r for r in self._block_runs() if r.prompt_id not in repeating]
+
     def _round(self, round_: int) -> list[PlannedRun]:
         return [
             run
@@ -313,6 +319,7 @@ class Measuring:
                 record.text,
                 record.counters.n_generated,
                 decode_tok_s(record.counters),
+                is_degenerate(record.token_ids, record.text),
             )
         )
         self._send(run_event(self._spec, index, run, started_at, record))

@@ -159,6 +159,7 @@ def _row(
         n_verify_steps=sum(r.n_verify_steps for r in results),
         n_plain_steps=sum(r.n_plain_steps for r in results),
         by_prompt=dict(found.by_prompt),
+        total_time_ratio=found.total_time_ratio,
         reason=None if found.ratio is not None else "No text is long enough to predict from.",
     )
 

@@ -122,7 +122,7 @@ class JobSpec(_Model):
     max_rounds: int | None = None
     """With ``precision``: the most rounds; ``rounds`` are the least."""
     weights: dict[str, float] = {}
-    """Of the workload's categories."""
+    """Of the categories, in all that the job ranks by; empty: all alike."""
     anchor_every: int = Field(default=0, ge=0)
     """Blocks between two looks at the machine's speed; 0: none."""
     server: SpecServer | None = None
@@ -315,6 +315,8 @@ class PredictionRow(_Model):
     n_plain_steps: int | None = None
     by_prompt: dict[int, float] = {}
     """Prompt id -> predicted ratio."""
+    total_time_ratio: float | None = None
+    """Predicted seconds of ``off`` over those of the arm, categories weighed as the job says."""
     reason: str | None = None
     """Why nothing is predicted."""
 

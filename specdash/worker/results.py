@@ -208,7 +208,7 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
     if event.steps is not None:
         steps = [Step(s.k, s.a, s.s, s.m, tuple(s.p)) for s in event.steps]
     flags = list(event.flags)
-    if is_degenerate(event.token_ids or _word_ids(event.text), event.text):
+    if is_degenerate(event.token_ids, event.text):
         flags.append("degenerate")
     run = Run(
         experiment_id=job.experiment_id,
@@ -307,12 +307,6 @@ def _compare(on: Run, off: Run) -> None:
     on.first_difference = found.first_difference
     on.agreement = found.agreement
     on.is_prefix = found.is_prefix
-
-
-def _word_ids(text: str) -> list[int]:
-    """Words in place of tokens, for engines that show none."""
-    known: dict[str, int] = {}
-    return [known.setdefault(word, len(known)) for word in text.split()]
 
 
 def _own_arm(session: Session, job: ClaimedJob, arm_id: int) -> ExperimentArm:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from specdash.advisor.grid import chains
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.calibration import Calibration, CalibrationPlan
+from specdash.domain.divergence import is_degenerate
 from specdash.domain.overhead import MeasuredText, compare_with_runs
 from specdash.domain.prediction import ReplayedText
 from specdash.engines.base import CalibratingEngine, Engine, PreparedPrompt, ReplayingEngine
@@ -27,6 +28,7 @@ from specdash.worker.replaying import PlainText
 
 _NO_TIME = "The time was over before a text was measured; ask with a larger budget."
 _NO_TEXT = "No text was generated whose tokens are known."
+_REPEATING = "Every text only repeats itself, which is easy to draft; nothing is predicted from it."
 _T = TypeVar("_T")
 _Send = Callable[[PhaseEvent | ProgressEvent | CalibrationEvent | PredictionEvent], None]
 
@@ -56,6 +58,7 @@ class Steps:
         self._measured: list[MeasuredText] = []
         self._n_runs = 0
         self._n_measured = 0
+        self._n_repeating = 0
 
     def calibrate(self) -> None:
         """Phase ``calibrating``, where the job asks for it.
@@ -97,7 +100,10 @@ class Steps:
         arm = self._arms[event.experiment_arm_id]
         prompt = self._prepared[event.prompt_id]
         if arm.is_off:
-            self._texts.setdefault(event.prompt_id, _plain_text(event, prompt))
+            if is_degenerate(event.token_ids, event.text):
+                self._n_repeating += 1
+            else:
+                self._texts.setdefault(event.prompt_id, _plain_text(event, prompt))
         if self._calibration is not None:
             measured = _measured(self._spec, arm, prompt, event)
             if measured is not None:
@@ -123,7 +129,7 @@ class Steps:
         rows = self._predict(arms, calibration)
         self._send(PredictionEvent(rows=rows))
         if asked.chain_best:
-            more = _chains(rows, asked.chain_best)
+            more = _chains(rows, asked.chain_best, by_total=bool(self._spec.weights))
             if more:
                 self._send(PredictionEvent(rows=self._predict(more, calibration)))
 
@@ -131,6 +137,7 @@ class Steps:
         texts = [self._texts[p] for p in self._prepared if p in self._texts]
         if not texts:
             reason = _NO_TEXT if self._n_measured else _NO_TIME
+            reason = _REPEATING if self._n_repeating else reason
             return [PredictionRow(arm=arm.full_text(), reason=reason) for arm in arms]
         if isinstance(self._engine, ReplayingEngine):
             return predict_by_engine(
@@ -190,9 +197,10 @@ def _measured(
     return MeasuredText(passes, event.counters.decode_s, next(iter(hashes), None))
 
 
-def _chains(rows: Sequence[PredictionRow], best: int) -> tuple[Arm, ...]:
-    """Chains of the arms that are predicted best."""
-    known = sorted((r for r in rows if r.ratio is not None), key=lambda r: -(r.ratio or 0.0))
+def _chains(rows: Sequence[PredictionRow], best: int, *, by_total: bool) -> tuple[Arm, ...]:
+    """Chains of the best predicted arms, by the total time of a mix or the typical prompt."""
+    worth = {r.arm: r.total_time_ratio if by_total else r.ratio for r in rows}
+    known = sorted((r for r in rows if r.ratio is not None), key=lambda r: -(worth[r.arm] or 0.0))
     arms = [arm for arm in (parse_arm(r.arm) for r in known) if len(arm.calls) == 1]
     ngrams = [arm for arm in arms if not arm.draft_models and not arm.is_off]
     return chains(ngrams, [arm for arm in arms if arm.draft_models], best=best)

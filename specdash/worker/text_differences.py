@@ -29,6 +29,7 @@ class MadeRun:
     text: str
     n_generated: int
     tok_s: float | None
+    is_degenerate: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,3 +149,8 @@ def test_short_texts_are_not_judged() -> None:
     assert not is_degenerate([1] * 47, "a" * 47)
     assert is_degenerate([1] * 48, "a" * 48)
     assert not is_degenerate([], "")
+
+
+def test_words_stand_for_tokens_that_are_not_known() -> None:
+    assert is_degenerate([], "and so on " * 40)
+    assert not is_degenerate([], " ".join(f"w{i}" for i in range(120)))

@@ -33,7 +33,7 @@ def _protocol(place: tuple[Engine, int, int], **fields: Any) -> dict[str, Any]:
 
 def test_plain_measurement_stores_none_of_it(place: tuple[Engine, int, int]) -> None:
     assert set(_protocol(place)).isdisjoint(
-        {"prompt_keys", "calibration", "prediction", "elimination", "budget_s", "drafts"}
+        {"prompt_keys", "calibration", "prediction", "elimination", "budget_s", "weights", "drafts"}
     )
 
 
@@ -82,6 +82,7 @@ def test_asking_for_another_prediction_is_another_request(place: tuple[Engine, i
         ({"prediction": PredictionRequest((_DRAFT_ARM,))}, "A prediction needs a calibration"),
         ({"elimination": 1}, "from 2 prompts on"),
         ({"budget_s": 0.0}, "more than 0 s"),
+        ({"weights": {"novels": 1.0}}, "There is no category 'novels' to weigh"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_words(

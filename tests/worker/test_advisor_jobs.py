@@ -14,10 +14,17 @@ from specdash.engines.base import GenerationSettings
 from specdash.store.calibrations import calibration_of, newest_calibration
 from specdash.store.enqueue import Queued, queue_experiment
 from specdash.store.experiment_request import PredictionRequest
-from specdash.store.queries import history, history_facets, list_jobs, list_runs
+from specdash.store.queries import (
+    get_experiment,
+    history,
+    history_facets,
+    list_jobs,
+    list_runs,
+)
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import Experiment, Prediction
 from specdash.store.views import HistoryFilter
+from specdash.store.workloads import set_weights
 from specdash.worker import supervisor
 from specdash.worker.jobfile import write_job_file
 from specdash.worker.protocol import JobSpec
@@ -124,6 +131,17 @@ def test_elimination_and_budget_reach_the_runner(lab: Lab) -> None:
     assert spec.elimination is not None
     assert spec.elimination.from_prompts == 3
     assert spec.budget_s == 120.0
+
+
+def test_weights_of_the_request_go_before_those_of_the_workload(lab: Lab) -> None:
+    own, asked = {"records": 1.0, "letters": 0.0}, {"records": 1.0, "letters": 3.0}
+    plain, weighed = lab.queue(), lab.queue(weights=asked)
+    set_weights(lab.engine, lab.workload_id, own)
+    assert _job_file(lab, plain).weights == own
+    assert _job_file(lab, weighed).weights == asked
+    with read_session(lab.engine) as session:
+        assert get_experiment(session, plain.experiment_id).weights == own
+        assert get_experiment(session, weighed.experiment_id).weights == asked
 
 
 def test_steps_of_the_advisor_are_in_the_queue_and_not_in_the_history(lab: Lab) -> None:

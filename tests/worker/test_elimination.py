@@ -1,13 +1,22 @@
 """Arms that leave while a job runs, and what a budget of time leaves out."""
 
+import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks.elimination_check import Cell, simulate
 from specdash.domain.arms import Arm
 from specdash.engines.base import PreparedPrompt, RunRecord
-from specdash.worker.protocol import ArmEvent, MarkEvent, PhaseEvent, RunEvent, SpecElimination
+from specdash.worker.protocol import (
+    ArmEvent,
+    MarkEvent,
+    PhaseEvent,
+    RunEvent,
+    SpecElimination,
+    SpecPrompt,
+)
 from tests.helpers.measuring import CountingEngine, measure
 
 ARMS = ("off", "ngram-simple", "prompt-lookup", "ngram-cache")
@@ -132,3 +141,40 @@ def test_a_simulated_search_saves_runs_and_keeps_what_is_near_the_best() -> None
     tally = simulate(cell, 60, np.random.default_rng(1))
     assert tally.saved / tally.planned > 0.1
     assert tally.all_near_left / tally.searches <= 0.05
+
+
+def _prompts(categories: str) -> list[SpecPrompt]:
+    return [
+        SpecPrompt(prompt_id=100 + i, key=f"p{i}", category=c, text=f"prompt number {i}")
+        for i, c in enumerate(categories)
+    ]
+
+
+LEADS_ON_A = """{"noise": 0.005, "methods": {
+    "ngram-simple": {"speed_up_by_category": {"a": 4.0, "b": 0.9}},
+    "prompt-lookup": {"speed_up_by_category": {"a": 1.4, "b": 1.4}}}}"""
+
+
+def test_an_arm_that_leads_on_repeating_texts_alone_throws_no_other_out(tmp_path: Path) -> None:
+    script = LEADS_ON_A[:-1] + ', "degenerate_categories": ["a"]}'
+    _, _, events = measure(
+        tmp_path, script, ARMS[:3], prompts=_prompts("ab" * 6), rounds=1,
+        elimination=SpecElimination(from_prompts=3),
+    )  # fmt: skip
+    words = _last_words(events)
+    assert words[2].status == "measured"
+    assert words[1].status == "partial"
+    assert words[1].reason is not None
+    assert re.search(r": 0\.9\dx, clearly below 1\.4\dx of prompt-lookup", words[1].reason)
+
+
+@pytest.mark.parametrize(("weights", "leaves"), [({"a": 9.0, "b": 1.0}, 2), ({"b": 1.0}, 1)])
+def test_the_weights_of_the_job_decide_who_leaves(
+    tmp_path: Path, weights: dict[str, float], leaves: int
+) -> None:
+    _, _, events = measure(
+        tmp_path, LEADS_ON_A, ARMS[:3], prompts=_prompts("ab" * 6), rounds=1, weights=weights,
+        elimination=SpecElimination(from_prompts=3),
+    )  # fmt: skip
+    words = _last_words(events)
+    assert [i for i in (1, 2) if words[i].status == "partial"] == [leaves]

@@ -25,6 +25,7 @@ from specdash.worker.protocol import (
     SpecCalibration,
     SpecModel,
     SpecPrediction,
+    SpecPrompt,
 )
 from specdash.worker.steps import Steps
 from tests.helpers.job_specs import scripted_spec
@@ -210,3 +211,65 @@ def test_engine_whose_passes_are_not_timed_cannot_be_calibrated(tmp_path: Path) 
     steps = Steps(spec, Untimed(), prepared, _KEY, lambda _e: None)  # type: ignore[arg-type]
     with pytest.raises(EngineError, match="untimed engine cannot be calibrated"):
         steps.calibrate()
+
+
+def _mixed_prompts() -> list[SpecPrompt]:
+    return [
+        SpecPrompt(prompt_id=100 + i, key=f"p{i}", category="ab"[i % 2], text=f"prompt number {i}")
+        for i in range(4)
+    ]
+
+
+def test_texts_that_repeat_themselves_are_in_no_prediction(tmp_path: Path) -> None:
+    asked = SpecPrediction(arms=[parse_arm(_NGRAM).full_text()])
+    fields: dict[str, Any] = {
+        "calibration": _CALIBRATION, "prediction": asked, "prompts": _mixed_prompts(),
+    }  # fmt: skip
+    script: dict[str, object] = {
+        "degenerate_categories": ["a"],
+        "methods": {"ngram-simple": {"acceptance_by_category": {"a": 1.0, "b": 0.0}}},
+    }
+    (row,) = _rows(_run(_spec(tmp_path, script, ["off"], **fields))).values()
+    assert sorted(row.by_prompt) == [101, 103]
+    assert row.ratio is not None
+    assert row.ratio < 1
+    (alone,) = _rows(_run(_spec(tmp_path, {"degenerate": True}, ["off"], **fields))).values()
+    assert (alone.ratio, alone.reason) == (
+        None,
+        "Every text only repeats itself, which is easy to draft; nothing is predicted from it.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "best"),
+    [
+        ({}, "ngram-simple"),
+        # Of the typical prompt it stays ahead; of the total time the slow half takes nearly all.
+        ({"a": 1.0, "b": 1.0}, "prompt-lookup"),
+        ({"a": 9.0, "b": 0.0}, "ngram-simple"),
+    ],
+)
+def test_the_weights_of_the_job_rank_predictions_and_chains_by_total_time(
+    tmp_path: Path, weights: dict[str, float], best: str
+) -> None:
+    arms = [parse_arm(a).full_text() for a in (_NGRAM, "prompt-lookup", _SIMPLE)]
+    script: dict[str, object] = {
+        "methods": {
+            "ngram-simple": {"acceptance_by_category": {"a": 1.0, "b": 0.0}},
+            "prompt-lookup": {"acceptance": 0.6},
+        }
+    }
+    asked = SpecPrediction(arms=arms, chain_best=1)
+    spec = _spec(
+        tmp_path, script, ["off"], calibration=_CALIBRATION, prediction=asked,
+        prompts=_mixed_prompts(), weights=weights,
+    )  # fmt: skip
+    rows = _rows(_run(spec))
+    ahead, steady = rows[arms[0]], rows[arms[1]]
+    assert None not in (ahead.ratio, steady.ratio, ahead.total_time_ratio, steady.total_time_ratio)
+    assert (ahead.ratio or 0) > (steady.ratio or 0)
+    if weights:
+        by_total = (ahead.total_time_ratio or 0) > (steady.total_time_ratio or 0)
+        assert by_total is (best == "ngram-simple")
+    (chain,) = [text for text in rows if "+" in text]
+    assert chain.startswith(best)
