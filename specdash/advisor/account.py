@@ -1,7 +1,7 @@
 """What stands around an answer: candidates, rungs, categories and warnings. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -9,10 +9,17 @@ from specdash.advisor.decision import Candidate, CategoryResult, Ratio, Rung, Ru
 from specdash.advisor.plan import SearchPlan
 from specdash.domain.records import ArmSummary, CategoryRatio, PromptRatio
 from specdash.domain.sentences import category_signs_differ
-from specdash.domain.statistics import across_prompts, mean_estimate
+from specdash.domain.statistics import (
+    PromptSample,
+    across_prompts,
+    estimate,
+    mean_estimate,
+    mix_shares,
+)
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
 CutShort = Literal["stopped", "unfinished", "left out"]
+_MINUTE_S = 60.0
 _STEP_WORDS: Mapping[Step, str] = {
     "baseline": "baseline",
     "search": "search",
@@ -27,10 +34,29 @@ _CUT_SHORT: Mapping[CutShort, str] = {
 
 def range_words(ratio: Ratio) -> str:
     """``1.80x, between 1.50x and 2.16x (6 prompts)``."""
-    size = "1 prompt" if ratio.n_prompts == 1 else f"{ratio.n_prompts} prompts"
+    size = count_words(ratio.n_prompts, "prompt")
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.2f}x ({size}, no interval)"
     return f"{ratio.value:.2f}x, between {ratio.low:.2f}x and {ratio.high:.2f}x ({size})"
+
+
+def clean_samples(prompts: Iterable[PromptRatio]) -> list[PromptSample]:
+    """Prompts whose texts do not repeat themselves, as the statistics take them."""
+    return [
+        PromptSample(p.prompt_id, p.category, (math.log(p.ratio),))
+        for p in prompts
+        if not p.is_degenerate
+    ]
+
+
+def clean_ratio_over(
+    prompts: Iterable[PromptRatio], mix: Mapping[str, float] | None
+) -> Ratio | None:
+    """The ratio over prompts whose texts do not repeat themselves; ``None`` without any."""
+    result = estimate(clean_samples(prompts), mix)
+    if result is None:
+        return None
+    return Ratio(result.ratio, *across_prompts(result), result.n)
 
 
 def category_results(
@@ -41,29 +67,26 @@ def category_results(
     for summary in (searched, confirmed):  # measured in both, the confirmation counts
         by_id |= {p.prompt_id: p for p in (summary.prompts if summary else ())}
     prompts = [p for p in by_id.values() if not p.is_degenerate]
-    names = sorted({p.category for p in prompts})
-    weights = {n: w for n in names if (w := mix.get(n, 0.0)) > 0}
-    total = math.fsum(weights.values())
     found = []
-    for name in names:
+    for name, share in mix_shares(sorted({p.category for p in prompts}), mix).items():
         result = mean_estimate([math.log(p.ratio) for p in prompts if p.category == name])
-        weight = weights.get(name, 0.0) / total if total else 1 / len(names)
         ratio = Ratio(result.ratio, *across_prompts(result), result.n)
-        found.append(CategoryResult(name, weight, ratio))
+        found.append(CategoryResult(name, share, ratio))
     return tuple(found)
 
 
 def sign_warning(categories: Sequence[CategoryResult]) -> str | None:
-    """Where some categories gain and others lose: said first, clear or not."""
+    """Where some categories of the mix gain and others lose: said first, clear or not."""
+    weighed = [c for c in categories if c.weight > 0]
     limits = [
         CategoryRatio(c.category, c.ratio.value, c.ratio.low, c.ratio.high, c.ratio.n_prompts)
-        for c in categories
+        for c in weighed
     ]
-    each = ", ".join(f"{c.ratio.value:.2f}x on {c.category}" for c in categories)
+    each = ", ".join(f"{c.ratio.value:.2f}x on {c.category}" for c in weighed)
     if category_signs_differ(limits):
         return f"It depends on the category: {each}."
-    below = [c for c in categories if c.ratio.value < 1 / (1 + PRACTICAL_DIFFERENCE)]
-    if below and len(below) < len(categories):
+    below = [c for c in weighed if c.ratio.value < 1 / (1 + PRACTICAL_DIFFERENCE)]
+    if below and len(below) < len(weighed):
         return f"It may depend on the category: {each}."
     return None
 
@@ -76,8 +99,8 @@ def text_warnings(
     repeating = {p.prompt_id for a in considered for p in a.prompts if p.is_degenerate}
     if repeating:
         said.append(
-            f"Texts of {_count(len(repeating), 'prompt')} only repeat themselves, which is easy to "
-            "draft; they are left out."
+            f"Texts of {count_words(len(repeating), 'prompt')} only repeat themselves, which is "
+            "easy to draft; they are left out."
         )
     unknown = sum(a.n_unknown for a in considered)
     if unknown:
@@ -92,28 +115,30 @@ def text_warnings(
 
 def cut_short_words(steps: Sequence[tuple[Step, CutShort]], budget_s: float) -> str | None:
     """One sentence on all steps that the budget cut short or left out; ``None`` without any."""
-    minutes = f"{budget_s / 60:.3g} minutes"
+    budget = f"budget of {_duration(budget_s)}"
     if not steps:
         return None
     if len(steps) > 1:
         parts = [_CUT_SHORT[how].format(_STEP_WORDS[step]) for step, how in steps]
         return (
-            f"The {minutes} did not suffice: {', '.join(parts[:-1])} and {parts[-1]}; what was "
+            f"The {budget} did not suffice: {', '.join(parts[:-1])} and {parts[-1]}; what was "
             "measured counts."
         )
     ((step, how),) = steps
     if how == "stopped":
-        return f"The {_STEP_WORDS[step]} was stopped: it took far longer than the {minutes} allow."
+        return f"The {_STEP_WORDS[step]} was stopped: it took far longer than the {budget} allows."
     if how == "unfinished":
         return (
-            f"The {minutes} did not suffice for the {_STEP_WORDS[step]}; what was measured counts."
+            f"The {budget} did not suffice for the {_STEP_WORDS[step]}; what was measured counts."
         )
     before, nothing = ("baseline", "searched") if step == "search" else ("search", "confirmed")
-    return f"The {minutes} were over after the {before}; nothing was {nothing}."
+    return f"The {budget} was over after the {before}; nothing was {nothing}."
 
 
-def settle_candidates(plan: SearchPlan, search: Sequence[ArmSummary]) -> tuple[Candidate, ...]:
-    """The plan's candidates with what became of them."""
+def settle_candidates(
+    plan: SearchPlan, search: Sequence[ArmSummary], mix: Mapping[str, float]
+) -> tuple[Candidate, ...]:
+    """The plan's candidates with what became of them; their ratios without repeating texts."""
     measured = {a.text: a for a in search}
     found = []
     for candidate in plan.candidates:
@@ -123,17 +148,12 @@ def settle_candidates(plan: SearchPlan, search: Sequence[ArmSummary]) -> tuple[C
         elif summary is None:
             found.append(replace(candidate, status="not reached"))
         else:
-            ratio = None
-            if summary.ratio is not None:
-                ratio = Ratio(
-                    summary.ratio, summary.ratio_low, summary.ratio_high, summary.n_prompts
-                )
             found.append(
                 replace(
                     candidate,
                     status=summary.status,
                     reason=summary.reason,
-                    measured=ratio,
+                    measured=clean_ratio_over(summary.prompts, mix),
                     is_tied=bool(summary.tied_with_best),
                 )
             )
@@ -170,5 +190,13 @@ def _settled(rung: Rung, candidates: Sequence[Candidate]) -> Rung:
     return replace(rung, state=state, words=(refused.reason or words) if refused else words)
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+def _duration(seconds: float) -> str:
+    """``45 seconds`` under a minute, else ``1 minute``, ``2.5 minutes``."""
+    if seconds < _MINUTE_S:
+        return count_words(float(f"{seconds:.3g}"), "second")
+    return count_words(float(f"{seconds / _MINUTE_S:.3g}"), "minute")
+
+
+def count_words(n: float, noun: str) -> str:
+    """``1 prompt``, ``3 prompts``."""
+    return f"{n:g} {noun}" if n == 1 else f"{n:g} {noun}s"

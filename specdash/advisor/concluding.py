@@ -6,23 +6,23 @@ from dataclasses import replace
 
 from sqlmodel import Session
 
-from specdash.advisor.account import CutShort, cut_short_words
+from specdash.advisor.account import CutShort, clean_samples, cut_short_words
 from specdash.advisor.decision import Decision, Evidence, Step
-from specdash.advisor.expiry import key_fields
+from specdash.advisor.expiry import computer, key_fields
 from specdash.advisor.judge import Findings, decide_advice, settles
 from specdash.advisor.launch import Files, launches
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.steps import Context, searched_winner, step_summaries
 from specdash.domain.arms import OFF_ARM, parse_arm
 from specdash.domain.power import detectable_again
-from specdash.domain.statistics import MIN_PROMPTS, PromptSample, estimate
+from specdash.domain.statistics import MIN_PROMPTS, estimate
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
-from specdash.engines.llama_server_binary import find_llama_server
+from specdash.engines.llama_server_binary import ServerBinary, find_llama_server, read_binary
 from specdash.errors import EngineError
 from specdash.settings import Settings
 from specdash.store.queries import get_experiment
 from specdash.store.tables import utc_now
-from specdash.store.views import ExperimentView
+from specdash.store.views import ExperimentView, ModelView
 
 _STEPS: tuple[Step, ...] = ("baseline", "search", "confirm")
 
@@ -31,7 +31,7 @@ def conclude(
     session: Session, settings: Settings, context: Context, plan: SearchPlan | None
 ) -> Decision:
     """What can be said now, whatever was cut short."""
-    advice = context.advice
+    advice, question = context.advice, context.question
     views = [get_experiment(session, i) for i in advice.experiment_ids]
     decision = decide_advice(
         Findings(
@@ -40,27 +40,36 @@ def conclude(
             plan=plan,
             search=step_summaries(session, context, advice.search_experiment_id),
             confirm=step_summaries(session, context, advice.confirm_experiment_id),
-            mix=context.question.mix,
-            budget_s=context.question.budget_s,
+            mix=context.mix,
+            budget_s=question.budget_s,
             used_s=context.used_s,
             cut_short=_cut_short(session, context, plan, views),
-            evidence=[
-                Evidence(step, view.experiment_id)
-                for step, view in zip(_STEPS, views, strict=False)
-            ],
             decided_at=utc_now().isoformat(),
         )
     )
     arm = parse_arm(decision.arm) if decision.arm is not None else OFF_ARM
-    considered = decision.considered_arm
-    names = parse_arm(considered).draft_models if considered is not None else ()
-    drafts = [d for d in context.drafts if d.name in names]
+    drafts = _drafts_of(decision, context)
+    evidence = tuple(
+        Evidence(step, view.experiment_id, key_fields(view, drafts))
+        for step, view in zip(_STEPS, views, strict=False)
+    )
     return replace(
         decision,
-        smallest_gain=_smallest_gain(session, context, considered),
-        key_fields=key_fields(views[-1], drafts) if views else {},
-        launches=launches(arm, _files(settings, context), context.question.generation),
+        smallest_gain=_smallest_gain(session, context, decision.considered_arm),
+        evidence=evidence,
+        key_fields=evidence[-1].key_fields if evidence else {},
+        machine=computer(views[-1]) if views else None,
+        launches=launches(arm, _files(settings, context, plan, views), question.generation),
     )
+
+
+def _drafts_of(decision: Decision, context: Context) -> list[ModelView]:
+    """Those of the considered arm, in its order."""
+    if decision.considered_arm is None:
+        return []
+    by_name = {d.name: d for d in context.drafts}
+    names = parse_arm(decision.considered_arm).draft_models
+    return [by_name[name] for name in names if name in by_name]
 
 
 def _smallest_gain(session: Session, context: Context, considered: str | None) -> float | None:
@@ -69,10 +78,7 @@ def _smallest_gain(session: Session, context: Context, considered: str | None) -
     confirmed = next((a for a in summaries if a.text == considered), None)
     if confirmed is None:
         return None
-    samples = [
-        PromptSample(p.prompt_id, p.category, (math.log(p.ratio),)) for p in confirmed.prompts
-    ]
-    result = estimate(samples, context.mix)
+    result = estimate(clean_samples(confirmed.prompts), context.mix)
     effect = detectable_again(result) if result is not None and result.n >= MIN_PROMPTS else None
     return None if effect is None else math.expm1(effect + math.log1p(PRACTICAL_DIFFERENCE))
 
@@ -98,18 +104,32 @@ def _cut_short(
     return [words] if words is not None else []
 
 
-def _files(settings: Settings, context: Context) -> Files:
+def _files(
+    settings: Settings,
+    context: Context,
+    plan: SearchPlan | None,
+    views: Sequence[ExperimentView],
+) -> Files:
+    was_server = plan is not None and plan.engine == "llama-server"
     return Files(
         target_path=context.target.path or context.target.name,
         target_name=context.target.name,
         draft_paths={d.name: d.path or d.name for d in context.drafts},
-        server_path=_server_path(settings),
         workload=context.advice.workload,
+        server=_server(settings),
+        server_args=settings.llama_server_args if was_server else "",
+        repack=not any(_runs_without_repacking(view) for view in views),
     )
 
 
-def _server_path(settings: Settings) -> str:
+def _server(settings: Settings) -> ServerBinary | None:
     try:
-        return str(find_llama_server(settings.llama_server))
+        return read_binary(find_llama_server(settings.llama_server))
     except EngineError:
-        return "llama-server"
+        return None
+
+
+def _runs_without_repacking(view: ExperimentView) -> bool:
+    """Whether the engine found that kernels for repacked weights crash here."""
+    facts = view.environment.get("engine")
+    return isinstance(facts, dict) and facts.get("repacked_weights") is False

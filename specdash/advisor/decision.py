@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
@@ -91,12 +91,33 @@ class Launch:
     note: str | None = None
 
 
+KeyFields: TypeAlias = Mapping[str, str | None]
+"""Values of :data:`KEY_LABELS`; ``None`` is unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An experiment the answer rests on."""
+    """An experiment the answer rests on, with what it depended on."""
 
     step: Step
     experiment_id: int
+    key_fields: KeyFields = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Computer:
+    """The machine that was measured; ``None`` is unknown."""
+
+    hostname: str | None = None
+    cpu: str | None = None
+    gpus: tuple[str, ...] = ()
+
+    def words(self) -> str:
+        """``workstation (Xeon 8 cores, RTX 3090)``; what is unknown is left out."""
+        parts = ", ".join(part for part in (self.cpu, *self.gpus) if part)
+        if self.hostname is None:
+            return parts or "an unknown machine"
+        return f"{self.hostname} ({parts})" if parts else self.hostname
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +140,16 @@ class Decision:
     smallest_gain: float | None = None
     """Share by which an arm must be faster to be called so by such a confirmation, 4 times in 5."""
     total_time_ratio: float | None = None
-    """Total decode time off / on over the mix; ranks where a mix is given."""
+    """Total decode time off / on over the mix, without repeating texts; with a mix it ranks."""
     tied: tuple[str, ...] = ()
-    """All arms not separable from the fastest, it included."""
+    """All arms of the search not separable from the fastest, it included, and ``off`` too."""
     memory_bytes: int | None = None
     memory_words: str = ""
     categories: tuple[CategoryResult, ...] = ()
     warnings: tuple[str, ...] = ()
     """A sign that differs between categories first."""
     mix: Mapping[str, float] = field(default_factory=dict)
-    """Weights as given; empty: all categories alike."""
+    """Weights it rests on: as asked, else the workload's own; empty: all categories alike."""
     rungs: tuple[Rung, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     launches: tuple[Launch, ...] = ()
@@ -137,10 +158,12 @@ class Decision:
     used_s: float = 0.0
     budget_ended: bool = False
     """The budget cut something short; the warnings say what."""
-    key_fields: Mapping[str, str | None] = field(default_factory=dict)
-    """:data:`KEY_LABELS` as they were."""
+    key_fields: KeyFields = field(default_factory=dict)
+    """As they were in the newest experiment; those of each step stand with the evidence."""
     decided_at: str = ""
     """UTC, ISO 8601."""
+    machine: Computer | None = None
+    """``None`` in answers of before it was kept."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; :meth:`from_json` gives the same record back."""
@@ -151,19 +174,16 @@ class Decision:
     def from_json(document: Mapping[str, Any]) -> "Decision":
         return _ADAPTER.validate_python(document)
 
-    def changes(self, now: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Labels of key fields known then and now that differ; any of them: test again."""
-        return tuple(
-            label
-            for name, label in KEY_LABELS.items()
-            if (then := self.key_fields.get(name)) is not None
-            and (today := now.get(name)) is not None
-            and then != today
-        )
 
-    def is_expired(self, now: Mapping[str, str | None]) -> bool:
-        """Whether something that it depends on has changed since."""
-        return bool(self.changes(now))
+def changed_fields(then: KeyFields, now: KeyFields) -> tuple[str, ...]:
+    """Names of key fields known then and now that differ; any of them: test again."""
+    return tuple(
+        name
+        for name in KEY_LABELS
+        if (before := then.get(name)) is not None
+        and (today := now.get(name)) is not None
+        and before != today
+    )
 
 
 _ADAPTER: TypeAdapter[Decision] = TypeAdapter(Decision)

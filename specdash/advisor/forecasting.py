@@ -107,21 +107,24 @@ def make_plan(
     budget_s: float,
     most_arms: int,
     most_rounds: int,
+    categories: Mapping[int, str],
+    mix: Mapping[str, float],
 ) -> SearchPlan:
     """Forecasts of every arm the search's engine runs, the ladder over them, and the shortlist.
 
-    ``budget_s`` is that of the search; time that arms leave goes into rounds.
+    ``budget_s`` is that of the search; time that arms leave goes into rounds. ``categories`` are
+    those of the prompts, by id. With a mix, arms rank by its predicted total time.
     """
     allowed = engine_info(offer.search_engine).methods_for(by_address=False)
     parsed = [(parse_arm(row.arm), row) for row in predictions]
     forecasts = [
-        _forecast(arm, prices, row)
+        _forecast(arm, prices, row, has_mix=bool(mix))
         for arm, row in parsed
         if all(call.method in allowed for call in arm.calls)
     ]
     forecasts += [_forecast(arm, prices, None) for arm in offer.trained]
     free = prices.free_bytes()
-    rungs = climb(forecasts, offer.missing, free)
+    rungs = climb(forecasts, offer.missing, free, categories=categories, mix=mix)
     found = choose(
         forecasts,
         rungs,
@@ -147,7 +150,9 @@ def make_plan(
     )
 
 
-def _forecast(arm: Arm, prices: MemoryPrices, row: PredictedArm | None) -> Forecast:
+def _forecast(
+    arm: Arm, prices: MemoryPrices, row: PredictedArm | None, *, has_mix: bool = False
+) -> Forecast:
     # The short form: what people read, and what an experiment shows.
     short = replace(arm, written=None).text()
     predicted = None
@@ -161,6 +166,7 @@ def _forecast(arm: Arm, prices: MemoryPrices, row: PredictedArm | None) -> Forec
         by_prompt=row.by_prompt if row is not None else {},
         memory_bytes=prices.of(arm),
         reason=row.reason if row is not None else "It drafts from the target's hidden states.",
+        total_time_ratio=row.total_time_ratio if row is not None and has_mix else None,
     )
 
 

@@ -1,24 +1,24 @@
 """From what was measured to the answer. Pure; nothing here wins by a text that repeats itself."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from specdash.advisor.account import (
     category_results,
+    clean_ratio_over,
+    count_words,
     range_words,
     settle_candidates,
     settle_rungs,
     sign_warning,
     text_warnings,
 )
-from specdash.advisor.decision import CategoryResult, Decision, Evidence, Kind, Ratio
+from specdash.advisor.decision import CategoryResult, Decision, Kind, Ratio
 from specdash.advisor.ladder import size_words
 from specdash.advisor.plan import SearchPlan
 from specdash.domain.arms import parse_arm
 from specdash.domain.methods import METHODS
-from specdash.domain.records import ArmSummary, PromptRatio
-from specdash.domain.statistics import PromptSample, across_prompts, estimate
+from specdash.domain.records import ArmSummary
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict, decide
 
 _LITTLE = 1.10
@@ -40,18 +40,17 @@ class Findings:
     used_s: float = 0.0
     cut_short: Sequence[str] = ()
     """What the budget left out, in sentences."""
-    evidence: Sequence[Evidence] = ()
-    key_fields: Mapping[str, str | None] = field(default_factory=dict)
     decided_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The best drafting arm of a search, and all arms that it cannot be told from."""
+    """The best drafting arm of a search."""
 
     summary: ArmSummary
     ratio: Ratio
     tied: tuple[str, ...]
+    """All arms that cannot be told from the fastest, ``off`` too."""
 
 
 def pick(
@@ -83,18 +82,18 @@ def pick(
     summary, ratio = min(
         close, key=lambda pair: (*_price(pair[0].text, memory or {}), -worth[pair[0].text])
     )
-    tied = tuple(s.text for s, _ in able if s.tied_with_best)
-    return Pick(summary, ratio, tied)
+    rivals = [*(s for s in search if s.is_baseline), *(s for s, _ in able)]
+    return Pick(summary, ratio, tuple(s.text for s in rivals if s.tied_with_best))
 
 
-def _least_slow(search: Sequence[ArmSummary]) -> Pick | None:
+def _least_slow(search: Sequence[ArmSummary], mix: Mapping[str, float] | None) -> Pick | None:
     """Where all arms left the search because off is faster: the best of them."""
     slow = [
-        Pick(a, Ratio(a.ratio, a.ratio_low, a.ratio_high, a.n_prompts), ())
+        Pick(a, ratio, ())
         for a in search
         if a.status == "partial"
-        and a.ratio is not None
-        and decide(a.ratio_low, a.ratio_high) is Verdict.SLOWER
+        and (ratio := clean_ratio_over(a.prompts, mix)) is not None
+        and decide(ratio.low, ratio.high) is Verdict.SLOWER
     ]
     return max(slow, key=lambda p: p.ratio.value, default=None)
 
@@ -103,7 +102,7 @@ def clean_ratio(summary: ArmSummary, mix: Mapping[str, float] | None = None) -> 
     """The ratio over prompts without a repeating text; ``None`` for an arm that may not win."""
     if summary.status != "measured" or summary.n_suspect:
         return None
-    return _ratio_over(summary.prompts, mix)
+    return clean_ratio_over(summary.prompts, mix)
 
 
 def settles(ratio: Ratio) -> bool:
@@ -112,22 +111,12 @@ def settles(ratio: Ratio) -> bool:
     return verdict in (Verdict.SLOWER, Verdict.NO_DIFFERENCE) or _gains_little(ratio)
 
 
-def _ratio_over(prompts: Iterable[PromptRatio], mix: Mapping[str, float] | None) -> Ratio | None:
-    samples = [
-        PromptSample(p.prompt_id, p.category, (math.log(p.ratio),))
-        for p in prompts
-        if not p.is_degenerate
-    ]
-    result = estimate(samples, mix)
-    if result is None:
-        return None
-    return Ratio(result.ratio, *across_prompts(result), result.n)
-
-
 def decide_advice(findings: Findings) -> Decision:
-    """The answer; its launch commands are added by who knows the files."""
+    """The answer; evidence, machine and launch commands are added by who knows them."""
     memory = {c.arm: c.memory_bytes for c in findings.plan.candidates} if findings.plan else {}
-    found = pick(findings.search, memory, findings.mix) or _least_slow(findings.search)
+    found = pick(findings.search, memory, findings.mix) or _least_slow(
+        findings.search, findings.mix
+    )
     confirmed = None
     if found is not None:
         confirmed = next((a for a in findings.confirm if a.text == found.summary.text), None)
@@ -136,7 +125,9 @@ def decide_advice(findings: Findings) -> Decision:
     summary = confirmed if confirmed is not None and confirmed.n_runs else None
     searched = found.summary if found else None
     categories = category_results(searched, summary, findings.mix)
-    candidates = settle_candidates(findings.plan, findings.search) if findings.plan else ()
+    candidates = (
+        settle_candidates(findings.plan, findings.search, findings.mix) if findings.plan else ()
+    )
     considered = found.summary.text if found else None
     price = memory.get(considered) if considered else None
     return Decision(
@@ -159,11 +150,9 @@ def decide_advice(findings: Findings) -> Decision:
         mix=dict(findings.mix),
         rungs=settle_rungs(findings.plan, candidates) if findings.plan else (),
         candidates=candidates,
-        evidence=tuple(findings.evidence),
         budget_s=findings.budget_s,
         used_s=findings.used_s,
         budget_ended=bool(findings.cut_short),
-        key_fields=dict(findings.key_fields),
         decided_at=findings.decided_at,
     )
 
@@ -175,11 +164,7 @@ def _answer(
     if found is None:
         if not any(a.status == "measured" for a in findings.search if not a.is_baseline):
             return "not-measured", None, _not_measured(findings)
-        return (
-            "leave-off",
-            None,
-            f"Leave it off {where}: no draft could be measured that leaves the text as it is.",
-        )
+        return "leave-off", None, f"Leave it off {where}: {_none_may_win(findings.search)}"
     name = found.summary.text
     if confirmed is None or not confirmed.n_runs:
         return _from_search(found, where)
@@ -192,18 +177,18 @@ def _answer(
         )
         return "leave-off", None, f"Leave it off {where}: {name} was the fastest, but {why}."
     verdict = decide(ratio.low, ratio.high)
-    total = confirmed.total_time_ratio
+    total = confirmed.clean_total_time_ratio
     if findings.mix and total is not None and total < 1 and verdict is Verdict.FASTER:
         return (
             "not-worth-it",
             ratio,
             f"Not worth it {where}: {name} is faster on a typical prompt, {range_words(ratio)}, "
-            f"but with your mix the whole takes longer ({total:.2f}x).",
+            f"but on this mix the whole takes longer ({total:.2f}x).",
         )
     if verdict is not Verdict.FASTER:
         # No arm is chosen by this, so the prompts of the search may say it too.
         by_id = {p.prompt_id: p for p in (*found.summary.prompts, *confirmed.prompts)}
-        ratio = _ratio_over(by_id.values(), findings.mix) or ratio
+        ratio = clean_ratio_over(by_id.values(), findings.mix) or ratio
         verdict = decide(ratio.low, ratio.high)
         if verdict is Verdict.FASTER:
             verdict = Verdict.NOT_RESOLVED
@@ -216,8 +201,15 @@ def _from_verdict(verdict: Verdict, ratio: Ratio, name: str, where: str) -> tupl
         return "use", ratio, f"Use {name} {where}: faster than off, {size}."
     if verdict is Verdict.SLOWER:
         return "leave-off", ratio, f"Leave it off {where}: the best, {name}, is slower, {size}."
-    if verdict is Verdict.NO_DIFFERENCE or _gains_little(ratio):
-        return "not-worth-it", ratio, _no_gain(name, where, size)
+    if verdict is Verdict.NO_DIFFERENCE:
+        words = f"Not worth it {where}: the best, {name}, shows no gain that matters, {size}."
+        return "not-worth-it", ratio, words
+    if _gains_little(ratio):
+        words = (
+            f"Not worth it {where}: with the best, {name}, no gain was seen, {size}; at most "
+            f"{ratio.high:.2f}x is possible."
+        )
+        return "not-worth-it", ratio, words
     return "not-resolved", ratio, _open(ratio, name, where)
 
 
@@ -257,8 +249,28 @@ def _open(ratio: Ratio, name: str, where: str) -> str:
     )
 
 
-def _no_gain(name: str, where: str, size: str) -> str:
-    return f"Not worth it {where}: the best, {name}, shows no gain that matters, {size}."
+def _none_may_win(search: Sequence[ArmSummary]) -> str:
+    """Why no arm could be picked, although some were measured."""
+    measured = [a for a in search if a.status == "measured" and not a.is_baseline]
+    suspect = [a for a in measured if a.n_suspect]
+    repeating = [a for a in measured if a not in suspect and a.prompts and _is_all_repeating(a)]
+    if len(suspect) == len(measured):
+        return "every draft that was measured changes the text by more than rounding."
+    if len(repeating) == len(measured):
+        return (
+            "every text only repeats itself, which is easy to draft and says nothing of other "
+            "texts; replace the prompts, or lower the token cap, and ask again."
+        )
+    if suspect and len(suspect) + len(repeating) == len(measured):
+        return (
+            "drafts either change the text by more than rounding or were measured on texts that "
+            "only repeat themselves."
+        )
+    return "no run with a draft has a speed that could be set against off."
+
+
+def _is_all_repeating(summary: ArmSummary) -> bool:
+    return all(p.is_degenerate for p in summary.prompts)
 
 
 def _not_measured(findings: Findings) -> str:
@@ -283,11 +295,9 @@ def _not_measured(findings: Findings) -> str:
 
 
 def _rank_value(summary: ArmSummary, ratio: Ratio, mix: Mapping[str, float] | None) -> float:
-    """Total time ranks where a mix is given (METHOD 6), else the typical prompt."""
-    has_repeats = any(p.is_degenerate for p in summary.prompts)
-    if mix and summary.total_time_ratio is not None and not has_repeats:
-        return summary.total_time_ratio
-    return ratio.value
+    """Total time ranks where there is a mix (METHOD 6), else the typical prompt."""
+    total = summary.clean_total_time_ratio
+    return total if mix and total is not None else ratio.value
 
 
 def _price(text: str, memory: Mapping[str, int | None]) -> tuple[int, int, int, int]:
@@ -305,8 +315,8 @@ def _price(text: str, memory: Mapping[str, int | None]) -> tuple[int, int, int, 
 
 def _total_time(found: Pick | None, confirmed: ArmSummary | None) -> float | None:
     if confirmed is not None:
-        return confirmed.total_time_ratio
-    return found.summary.total_time_ratio if found else None
+        return confirmed.clean_total_time_ratio
+    return found.summary.clean_total_time_ratio if found else None
 
 
 def _warnings(
@@ -319,9 +329,10 @@ def _warnings(
     if sign := sign_warning(categories):
         said.append(sign)
     if confirmed is not None and findings.plan is not None and not findings.plan.is_split:
+        prompts = count_words(len(findings.plan.search_keys), "prompt")
         said.append(
-            f"The workload has only {len(findings.plan.search_keys)} prompts, so the same ones "
-            "chose the arm and confirmed it: the ratio flatters it."
+            f"The workload has only {prompts}, so the arm was chosen and confirmed on the same: "
+            "the ratio flatters it."
         )
     considered = [a for a in (searched, confirmed) if a is not None]
     said += text_warnings(considered, [*findings.search, *findings.confirm])

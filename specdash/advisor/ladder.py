@@ -14,7 +14,7 @@ import humanize
 from specdash.advisor.decision import Ratio, Rung, RungName
 from specdash.domain.arms import Arm
 from specdash.domain.methods import METHODS
-from specdash.domain.statistics import mean_estimate
+from specdash.domain.statistics import PromptSample, estimate
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
 RUNGS: Mapping[RungName, str] = {
@@ -50,9 +50,14 @@ class Forecast:
     memory_bytes: int | None = None
     reason: str | None = None
     """Why nothing is predicted."""
+    total_time_ratio: float | None = None
+    """Predicted total time of ``off`` over that of the arm; set where there is a mix."""
 
     @property
     def value(self) -> float | None:
+        """What it ranks by: total time where there is a mix (METHOD 6), else the typical prompt."""
+        if self.total_time_ratio is not None:
+            return self.total_time_ratio
         return self.predicted.value if self.predicted else None
 
 
@@ -83,10 +88,14 @@ def climb(
     forecasts: Sequence[Forecast],
     missing: Mapping[RungName, str] | None = None,
     free_bytes: int | None = None,
+    *,
+    categories: Mapping[int, str] | None = None,
+    mix: Mapping[str, float] | None = None,
 ) -> tuple[Rung, ...]:
     """Every rung with its state; those that are ``open`` are to be measured.
 
-    ``missing`` says why a rung has nothing to offer. The first rung that has something is always
+    ``missing`` says why a rung has nothing to offer; ``categories`` are those of the prompts, by
+    id, for ``mix`` to weigh. The first rung that has something is always
     open, so that no answer rests on predictions alone.
     """
     best_so_far: Forecast | None = None
@@ -103,7 +112,7 @@ def climb(
             continue
         best = max(fitting, key=lambda f: f.value or 0.0)
         is_first = not any(r.state == "open" for r in rungs)
-        words = _worth_it(best, best_so_far)
+        words = _worth_it(best, best_so_far, categories or {}, mix)
         is_open = is_first or words is None
         rungs.append(
             Rung(
@@ -130,29 +139,42 @@ def size_words(n_bytes: int | None) -> str:
     return humanize.naturalsize(n_bytes, binary=True)
 
 
-def _worth_it(best: Forecast, so_far: Forecast | None) -> str | None:
+def _worth_it(
+    best: Forecast,
+    so_far: Forecast | None,
+    categories: Mapping[int, str],
+    mix: Mapping[str, float] | None,
+) -> str | None:
     """``None`` when it may be worth it, or nobody knows; else why it is not."""
-    if best.predicted is None:
+    if best.value is None:
         return None
-    gain = best.predicted.value / max(1.0, _value(so_far))
-    high = max(gain * MOST_GAIN, _gain_high(best, so_far))
+    gain = best.value / max(1.0, _value(so_far))
+    high = max(gain * MOST_GAIN, _gain_high(best, so_far, categories, mix))
     if high >= 1 + PRACTICAL_DIFFERENCE:
         return None
     rival = "off" if so_far is None else f"{so_far.arm} ({_value(so_far):.2f}x)"
     return (
-        f"Not worth it: its best, {best.arm}, is predicted at {best.predicted.value:.2f}x, at most "
+        f"Not worth it: its best, {best.arm}, is predicted at {best.value:.2f}x, at most "
         f"{high:.2f} times the speed of {rival}."
     )
 
 
-def _gain_high(best: Forecast, so_far: Forecast | None) -> float:
+def _gain_high(
+    best: Forecast,
+    so_far: Forecast | None,
+    categories: Mapping[int, str],
+    mix: Mapping[str, float] | None,
+) -> float:
     """Upper limit over prompts of the gain; 0 where there is none."""
     rival = so_far.by_prompt if so_far is not None else dict.fromkeys(best.by_prompt, 1.0)
-    common = sorted(best.by_prompt.keys() & rival.keys())
-    gains = [math.log(best.by_prompt[p] / rival[p]) for p in common]
-    if not gains:
-        return 0.0
-    return mean_estimate(gains).interval()[1] or 0.0
+    gains = estimate(
+        [
+            PromptSample(p, categories.get(p, ""), (math.log(best.by_prompt[p] / rival[p]),))
+            for p in best.by_prompt.keys() & rival.keys()
+        ],
+        mix,
+    )
+    return gains.interval()[1] or 0.0 if gains is not None else 0.0
 
 
 def _value(forecast: Forecast | None) -> float:

@@ -1,18 +1,29 @@
 """What to type to get an arm: one entry per engine, or why that engine has no such method.
 
-Flags are those of current builds (llama-server b11434, vLLM 0.33, SGLang 0.5.23, LM Studio 0.4).
+Flags of llama-server are those of the binary on this machine; of the others, and where there is
+none, those of current builds (llama-server b11434, vLLM 0.33, SGLang 0.5.23, LM Studio 0.4).
 """
 
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from specdash.advisor.decision import Language, Launch
 from specdash.domain.arms import Arm, MethodCall
+from specdash.domain.methods import METHODS
 from specdash.engines.base import GenerationSettings, ModelFile
-from specdash.engines.llama_server_flags import current_arm_flags
-from specdash.errors import UnsupportedError
+from specdash.engines.llama_server_binary import ServerBinary
+from specdash.engines.llama_server_flags import (
+    CURRENT_BUILD,
+    arm_flags,
+    extra_flags,
+    in_server_order,
+    measuring_flags,
+    serving_flags,
+)
+from specdash.errors import SpecdashError
+from specdash.worker.request import generation_words
 
 _NGRAM = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 _VLLM_METHODS = {
@@ -43,8 +54,13 @@ class Files:
     target_path: str
     target_name: str
     draft_paths: Mapping[str, str] = field(default_factory=dict)
-    server_path: str = "llama-server"
     workload: str = "WORKLOAD"
+    server: ServerBinary | None = None
+    """The llama-server of this machine; ``None`` where there is none."""
+    server_args: str = ""
+    """Further flags it was measured with, as ``SPECDASH_LLAMA_SERVER_ARGS`` has them."""
+    repack: bool = True
+    """Whether weights may be repacked; builds whose kernels for that crash are started without."""
 
 
 def launches(arm: Arm, files: Files, settings: GenerationSettings) -> tuple[Launch, ...]:
@@ -59,49 +75,68 @@ def launches(arm: Arm, files: Files, settings: GenerationSettings) -> tuple[Laun
 
 
 def llama_server(arm: Arm, files: Files, settings: GenerationSettings) -> Launch:
-    """Every value is written out, so that no default of a build changes what was measured."""
-    title = "llama-server"
+    """As it was measured, without what only a benchmark needs; every value is written out."""
+    engine = title = "llama-server"
     if any(call.method == "prompt-lookup" for call in arm.calls):
         return _none(
-            "llama-server",
+            engine,
             title,
             "bash",
             "llama-server has no prompt-lookup; its ngram-simple is the nearest, measured apart.",
         )
-    threads = settings.n_threads
-    words: list[object] = [files.server_path, "--model", files.target_path]
-    words += ["--ctx-size", settings.n_ctx, "--parallel", 1]
-    words += ["--batch-size", settings.n_batch, "--ubatch-size", settings.n_ubatch]
-    words += ["--threads", threads, "--threads-batch", threads]
-    words += ["--cache-type-k", settings.kv_type, "--cache-type-v", settings.kv_type]
-    words += ["--flash-attn", settings.flash_attn]
-    words += ["--n-gpu-layers", _layers(settings.gpu_layers)]
+    binary = files.server or CURRENT_BUILD
+    target = ModelFile(files.target_name, files.target_path, "")
     drafts = {ref: ModelFile(ref, path, "") for ref, path in files.draft_paths.items()}
     try:
-        words += current_arm_flags(arm, drafts, settings)
-    except UnsupportedError as error:
-        return _none("llama-server", title, "bash", error.message)
+        words: list[object] = [
+            binary.path,
+            *serving_flags(binary, target, settings, repack=files.repack),
+            *arm_flags(binary, in_server_order(arm), drafts, settings),
+            *extra_flags(files.server_args, arm),
+        ]
+    except SpecdashError as error:
+        return _none(engine, title, "bash", str(error))
     words += ["--host", "127.0.0.1", "--port", 8080]
-    note = None
+    notes = [_server_note(files.server)]
     methods = [call.method for call in arm.calls]
     if not arm.is_off and methods != sorted(methods, key=lambda m: m not in _NGRAM):
-        note = "llama-server always asks n-gram methods before a draft, whatever the order here."
-    return Launch("llama-server", title, "bash", _command(words), note)
+        notes.append(
+            "llama-server always asks n-gram methods before a draft, whatever the order here."
+        )
+    return Launch(engine, title, "bash", _command(words), " ".join(notes))
+
+
+def _server_note(binary: ServerBinary | None) -> str:
+    if binary is None:
+        return (
+            f"No llama-server runs on this machine: these are the flags of {CURRENT_BUILD.version}."
+        )
+    left_out = _command(measuring_flags(binary)) or "nothing"
+    return (
+        f"Flags as {binary.version} has them. Left out is what only a benchmark needs: {left_out}."
+    )
 
 
 def llama_cpp_python(arm: Arm, files: Files, settings: GenerationSettings) -> Launch:
-    """Its ``Llama`` class offers prompt lookup alone."""
+    """Its ``Llama`` class offers prompt lookup alone; specdash drives the library further."""
     title = "llama-cpp-python"
     calls = arm.calls
-    if not arm.is_off and [c.method for c in calls] != ["prompt-lookup"]:
-        run = ("python", "-m", "specdash", "run", "--target", files.target_name)
-        command = _command([*run, "--workload", files.workload, "--arm", arm.text()])
+    outside = [c.method for c in calls if not METHODS[c.method].in_process]
+    if outside:
         return _none(
+            "llama-cpp", title, "python", f"{outside[0]} needs llama-server; the library lacks it."
+        )
+    if not arm.is_off and [c.method for c in calls] != ["prompt-lookup"]:
+        words = ["python", "-m", "specdash", "run", "--target", files.target_name]
+        words += ["--workload", files.workload, "--arm", arm.text(), "--engine", "llama-cpp"]
+        return Launch(
             "llama-cpp",
             title,
-            "python",
-            "The Llama class of llama-cpp-python offers prompt lookup only. specdash drives the "
-            f"same library with this method: {command}",
+            "bash",
+            _command([*words, *generation_words(asdict(settings))]),
+            "The Llama class of llama-cpp-python offers prompt lookup only, so there is nothing to "
+            "paste into Python. This command drives the same library with this method, as it was "
+            "measured; to serve it, take llama-server.",
         )
     keywords = [
         f"model_path={files.target_path!r}",
@@ -234,11 +269,6 @@ def _weights_note(engine: str) -> str:
         f"{engine} serves the original weights, not the GGUF: put their repository or folder in "
         "place of each model's name."
     )
-
-
-def _layers(n: int) -> object:
-    """Below zero means all layers."""
-    return n if n >= 0 else "all"
 
 
 def _number(value: object) -> str:

@@ -93,16 +93,16 @@ def _firsts(ranked: Sequence[Forecast]) -> list[Forecast]:
 
 
 def _hopeless(forecast: Forecast, best: float | None) -> str | None:
-    predicted = forecast.predicted
-    if predicted is None:
+    predicted, value = forecast.predicted, forecast.value
+    if predicted is None or value is None:
         return None
-    if predicted.high is not None and predicted.high < 1:
+    if predicted.high is not None and max(predicted.high, value) < 1:
         return (
             f"Predicted at {predicted.value:.2f}x, between {predicted.low:.2f}x and "
             f"{predicted.high:.2f}x: slower than off."
         )
-    if best is not None and predicted.value * MOST_GAIN < best:
-        return f"Predicted at {predicted.value:.2f}x, too far below the best with {best:.2f}x."
+    if best is not None and value * MOST_GAIN < best:
+        return f"Predicted at {value:.2f}x, too far below the best with {best:.2f}x."
     return None
 
 

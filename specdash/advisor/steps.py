@@ -115,7 +115,8 @@ def plan_search(session: Session, settings: Settings, context: Context) -> Searc
     """Ladder and shortlist over what the baseline predicted."""
     baseline = _known(context.advice.baseline_experiment_id)
     offer = make_offer(context.target, context.drafts, context.question.engine, settings)
-    costs = Costs.of(_off_runs(session, baseline), len(context.split.search))
+    runs = _off_runs(session, baseline)
+    costs = Costs.of(runs, len(context.split.search))
     return make_plan(
         list_predictions(session, baseline),
         offer,
@@ -125,6 +126,8 @@ def plan_search(session: Session, settings: Settings, context: Context) -> Searc
         budget_s=_search_budget_s(session, context),
         most_arms=most_arms(context.question.budget_s),
         most_rounds=most_search_rounds(context.question.budget_s),
+        categories={r.prompt_id: r.category for r in runs},
+        mix=context.mix,
     )
 
 
@@ -177,7 +180,7 @@ def searched_winner(session: Session, context: Context, plan: SearchPlan) -> Pic
     if experiment_id is None:
         return None
     memory = {c.arm: c.memory_bytes for c in plan.candidates}
-    return pick(step_summaries(session, context, experiment_id), memory, context.question.mix)
+    return pick(step_summaries(session, context, experiment_id), memory, context.mix)
 
 
 def step_summaries(
@@ -241,6 +244,7 @@ def _request(context: Context, step: str, **fields: object) -> ExperimentRequest
         "rounds": 1,
         "max_tokens": question.max_tokens,
         "generation": question.generation,
+        "weights": context.mix,
         "purpose": step,
         "note": f"Advice {context.advice.advice_id}: {step}",
         # By this a step that was queued just before a crash is found again.

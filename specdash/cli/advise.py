@@ -5,13 +5,15 @@ from collections.abc import Mapping
 import typer
 
 from specdash.advisor.calibration import calibration_request
-from specdash.advisor.decision import Candidate, Decision, Ratio
+from specdash.advisor.decision import Candidate, CategoryResult, Decision, Ratio
+from specdash.advisor.expiry import EXPIRES, Standing, standing
 from specdash.advisor.follow import follow_advice
 from specdash.advisor.question import Wanted, make_question, put_question
 from specdash.cli.common import open_store
 from specdash.cli.following import JobProgress, sigterm_as_ctrl_c
 from specdash.cli.output import print_json, print_table, say
 from specdash.domain.calibration import Calibration
+from specdash.domain.statistics import mix_shares
 from specdash.engines.base import GenerationSettings
 from specdash.errors import SpecdashError
 from specdash.settings import load_settings
@@ -134,8 +136,10 @@ def recommend(wanted: Wanted, *, as_json: bool) -> None:
     decision = Decision.from_json(advice.result)
     if as_json:
         print_json({"advice_id": advice_id, **decision.to_json()})
-    else:
-        _print_decision(decision)
+        return
+    with read_session(store) as session:
+        now = standing(session, advice)
+    _print_decision(decision, now)
 
 
 class _Steps:
@@ -185,7 +189,7 @@ def _print_calibration(view: CalibrationView, names: dict[str, str]) -> None:
     typer.echo(f"drift: {known.drift:+.1%} ({steady}); age: {age:.0f} s")
 
 
-def _print_decision(decision: Decision) -> None:
+def _print_decision(decision: Decision, now: Standing) -> None:
     typer.echo(decision.sentence)
     for warning in decision.warnings:
         typer.echo(f"  {warning}")
@@ -198,7 +202,19 @@ def _print_decision(decision: Decision) -> None:
         )
     if decision.arm is not None:
         typer.echo(f"  Memory on top of the target: {decision.memory_words}.")
+    if decision.total_time_ratio is not None and decision.mix:
+        typer.echo(f"  Total time of the mix: {decision.total_time_ratio:.2f}x.")
+    typer.echo(f"  Mix: {_mix_words(decision.mix)}.")
+    if decision.machine is not None:
+        typer.echo(f"  Measured on {decision.machine.words()}.")
+    typer.echo(f"  Still holds: {now.words()}. {EXPIRES}")
     typer.echo()
+    if len(decision.categories) > 1:
+        print_table(
+            ("category", "share of the mix (%)", "ratio", "low", "high", "prompts"),
+            [_category_row(c) for c in decision.categories],
+        )
+        typer.echo()
     for rung in decision.rungs:
         typer.echo(f"{rung.title}: {rung.words}")
     typer.echo()
@@ -214,6 +230,24 @@ def _print_decision(decision: Decision) -> None:
                 typer.echo(f"  {line}".rstrip())
     evidence = ", ".join(f"{e.experiment_id} ({e.step})" for e in decision.evidence)
     typer.echo(f"\nExperiments {evidence}; {decision.used_s:.0f} s of {decision.budget_s:.0f} s.")
+
+
+def _mix_words(mix: Mapping[str, float]) -> str:
+    """``json 67 %, list 33 %``."""
+    shares = mix_shares(mix, mix)
+    return ", ".join(f"{c} {100 * s:.0f} %" for c, s in shares.items()) or "all categories alike"
+
+
+def _category_row(result: CategoryResult) -> tuple[object, ...]:
+    ratio = result.ratio
+    return (
+        result.category,
+        100 * result.weight,
+        ratio.value,
+        ratio.low,
+        ratio.high,
+        ratio.n_prompts,
+    )
 
 
 def _candidate_row(candidate: Candidate) -> tuple[object, ...]:

@@ -28,7 +28,10 @@ _Budget = Annotated[
 ]
 _MaxTokens = Annotated[int, typer.Option(min=1, help="Most tokens a run generates.")]
 _Mix = Annotated[
-    str | None, typer.Option("--mix", help="Share of each category: json=2,list=1; unset: alike.")
+    str | None,
+    typer.Option(
+        "--mix", help="Share of each category: json=2,list=1; unset: the workload's own weights."
+    ),
 ]
 _EngineName = Annotated[str, typer.Option("--engine", help="Engine that runs the models.")]
 _NCtx = Annotated[int | None, typer.Option("--n-ctx", min=1, help="Context in tokens.")]

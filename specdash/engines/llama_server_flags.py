@@ -80,6 +80,33 @@ def common_flags(
     repack: bool = True,
 ) -> list[str]:
     """What every arm of an experiment shares; host and port are the process's own matter."""
+    return [
+        *serving_flags(binary, target, settings, n_parallel=n_parallel, repack=repack),
+        *measuring_flags(binary),
+    ]
+
+
+def measuring_flags(binary: ServerBinary) -> list[str]:
+    """What only a benchmark needs: counts and log to read, and every request met alike."""
+    line = _Line(binary)
+    line.may(("--metrics",))
+    line.may(("--slots",))
+    line.may(("--no-webui", "--no-ui"))
+    line.may(("--cache-ram", "-cram"), 0)  # else slots are copied aside between requests
+    line.may(("--offline",))
+    _log_level(line)
+    return line.words
+
+
+def serving_flags(
+    binary: ServerBinary,
+    target: ModelFile,
+    settings: GenerationSettings,
+    *,
+    n_parallel: int = 1,
+    repack: bool = True,
+) -> list[str]:
+    """What decides text and speed of an answer, and what keeps a faulty build from crashing."""
     line = _Line(binary)
     threads = settings.n_threads
     line.need(("--model", "-m"), target.path)
@@ -93,13 +120,7 @@ def common_flags(
     line.need(("--cache-type-v", "-ctv"), settings.kv_type)
     line.need(("--n-gpu-layers", "--gpu-layers", "-ngl"), line.layers(settings.gpu_layers))
     _flash_attention(line, settings.flash_attn)
-    line.may(("--metrics",))
-    line.may(("--slots",))
-    line.may(("--no-webui", "--no-ui"))
-    line.may(("--cache-ram", "-cram"), 0)  # else slots are copied aside between requests
     line.may(("--fit", "-fit"), "off")  # else unset sizes follow the memory that happens to be free
-    line.may(("--offline",))
-    _log_level(line)
     if not repack:
         line.need(("--no-repack", "-nr"))
     return line.words
@@ -135,23 +156,29 @@ class _EveryFlag(dict[str, str]):
         return ""
 
 
-_CURRENT = ServerBinary(
+CURRENT_BUILD = ServerBinary(
     Path("llama-server"),
-    "current",
+    "b11434",
     None,
     "",
-    _EveryFlag({"--spec-type": ", ".join(_PRIORITY), "--n-gpu-layers": "a number or all"}),
+    _EveryFlag(
+        {
+            "--spec-type": ", ".join(_PRIORITY),
+            "--n-gpu-layers": "a number or all",
+            "--flash-attn": "on, off or auto",
+        }
+    ),
 )
+"""Stands for a llama-server that is not on this machine."""
 
 
-def current_arm_flags(
-    arm: Arm, drafts: Mapping[str, ModelFile], settings: GenerationSettings
-) -> list[str]:
-    """:func:`arm_flags` in the spellings of current builds, a chain in the server's own order."""
-    calls = arm.calls
-    if not arm.is_off:
-        calls = tuple(sorted(calls, key=lambda call: _PRIORITY.index(call.method)))
-    return arm_flags(_CURRENT, replace(arm, calls=calls), drafts, settings)
+def in_server_order(arm: Arm) -> Arm:
+    """A chain as the server asks it, which is the same whatever order it is written in."""
+    if arm.is_off:
+        return arm
+    return replace(
+        arm, calls=tuple(sorted(arm.calls, key=lambda call: _PRIORITY.index(call.method)))
+    )
 
 
 def _draft_flags(

@@ -88,9 +88,10 @@ def category_figure(categories: Sequence[CategoryResult]) -> go.Figure:
 
 
 def category_title(categories: Sequence[CategoryResult]) -> str:
-    """Said first where the sign flips between categories."""
-    faster = [c.category for c in categories if c.ratio.low is not None and c.ratio.low > 1]
-    slower = [c.category for c in categories if c.ratio.high is not None and c.ratio.high < 1]
+    """Said first where the sign flips between categories of the mix."""
+    weighed = [c for c in categories if c.weight > 0]
+    faster = [c.category for c in weighed if c.ratio.low is not None and c.ratio.low > 1]
+    slower = [c.category for c in weighed if c.ratio.high is not None and c.ratio.high < 1]
     if faster and slower:
         return f"Faster on {fmt.listing(faster)}, slower on {fmt.listing(slower)}"
     if all(c.ratio.low is None for c in categories):

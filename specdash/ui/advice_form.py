@@ -187,7 +187,7 @@ def _mix(workload: WorkloadView) -> Mapping[str, float]:
     """Weights of the categories where they were changed; else empty: the workload's own."""
     if len(workload.categories) < 2:
         return {}
-    own = {c: float(workload.weights.get(c, 1.0)) for c in workload.categories}
+    own = {c: workload.weight_of(c) for c in workload.categories}
     with st.expander("Mix: what your traffic is made of", icon=":material/balance:"):
         st.caption(
             "Arms are ranked by the total time of this mix. Shares need not add up to 1; 0 leaves "

@@ -25,12 +25,14 @@ def show() -> None:
 
 
 def newest(advices: Sequence[AdviceView]) -> list[AdviceView]:
-    """Those under way, and of each workload and target the newest answer."""
+    """Those under way, and of each workload, target and machine the newest answer."""
     active = [a for a in advices if a.is_active]
-    answered: dict[tuple[str, str], AdviceView] = {}
+    answered: dict[tuple[str | None, ...], AdviceView] = {}
     for advice in advices:
-        if advice.result is not None:
-            answered.setdefault((advice.workload, advice.target), advice)
+        decision = words.decision_of(advice)
+        if decision is not None:
+            machine = decision.key_fields.get("machine_fingerprint")
+            answered.setdefault((advice.workload, advice.target, machine), advice)
     return [*active, *answered.values()][:_ANSWERS]
 
 
@@ -45,4 +47,6 @@ def line(advice: AdviceView) -> str:
     arm = f" {fmt.code(decision.arm)}" if decision.arm else ""
     ratio = f", {words.ratio_words(decision.ratio)}" if decision.ratio is not None else ""
     badge = words.KINDS[decision.kind].markdown()
-    return f":material/explore: {place} {badge}{arm}{ratio} · {fmt.ago(advice.finished_at)}"
+    hostname = decision.machine.hostname if decision.machine is not None else None
+    where = f" · {fmt.plain(hostname)}" if hostname is not None else ""
+    return f":material/explore: {place} {badge}{arm}{ratio}{where} · {fmt.ago(advice.finished_at)}"

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import streamlit as st
 
 from specdash.advisor.decision import Candidate, Decision, Rung
+from specdash.advisor.expiry import EXPIRES, Standing
 from specdash.store.advices import AdviceView
 from specdash.ui import advice_charts, calibration_part, components, data, nav, tables, why_panel
 from specdash.ui import advice_words as words
 from specdash.ui import format as fmt
 
 _STEP_NAMES = {"baseline": "Baseline", "search": "Search", "confirm": "Confirmation"}
-_EXPIRES = "Test again when the model, the engine's build, the driver or the machine changes."
 
 
-def card(decision: Decision, changes: Sequence[str]) -> None:
+def card(decision: Decision, standing: Standing) -> None:
     """The answer first: what to use, how sure, what it costs."""
     mark = words.KINDS[decision.kind]
     with st.container(border=True, key="decision_card"):
@@ -26,14 +26,22 @@ def card(decision: Decision, changes: Sequence[str]) -> None:
         if decision.ratio is not None:
             _numbers(decision)
         _ties(decision)
-        if changes:
+        if decision.machine is not None:
+            st.caption(f":material/computer: Measured on {fmt.plain(decision.machine.words())}.")
+        if standing.elsewhere is not None:
+            st.info(
+                f"Measured on another machine ({fmt.plain(standing.elsewhere)}): what holds here "
+                "takes a test here.",
+                icon=":material/computer:",
+            )
+        elif standing.changes:
             st.warning(
-                f"**Re-test.** {fmt.listing(list(changes)).capitalize()} changed since this was "
+                f"**Re-test.** {fmt.listing(standing.changes).capitalize()} changed since this was "
                 "measured.",
                 icon=":material/update:",
             )
         else:
-            st.caption(f":material/event_available: {_EXPIRES}")
+            st.caption(f":material/event_available: {EXPIRES}")
 
 
 def _numbers(decision: Decision) -> None:
@@ -46,7 +54,8 @@ def _numbers(decision: Decision) -> None:
             st.metric(
                 "Total time of the mix",
                 fmt.ratio(decision.total_time_ratio),
-                help="Decode time of off / on over all tokens, categories weighed by the mix.",
+                help="Decode time of off / on, categories weighed by the mix; texts that only "
+                "repeat themselves are left out.",
             )
         st.metric("More memory", decision.memory_words or fmt.DASH)
     source = (
@@ -155,18 +164,28 @@ def all_predictions(advice: AdviceView) -> None:
 
 
 def why(decision: Decision) -> None:
-    """Why the considered arm is as fast as it is, from its last experiment."""
+    """Why the considered arm is as fast as it is, from its last experiment.
+
+    The arms of the search, of other draft lengths, stand beside the predicted lengths.
+    """
     arm = decision.considered_arm
-    steps = [e.experiment_id for e in decision.evidence if e.step != "baseline"]
+    steps = [e for e in decision.evidence if e.step != "baseline"]
     if arm is None or not steps:
         return
-    report = data.report(steps[-1])
+    last = steps[-1]
+    report = data.report(last.experiment_id)
     summary = next((a for a in report.arms if a.text == arm), None)
     if summary is None or summary.ratio is None:
         return
     st.subheader("Why")
     with st.container(border=True):
-        why_panel.show_arm(report, summary, decision.mix)
+        st.caption(f"Of the {_STEP_NAMES[last.step].lower()}, experiment {last.experiment_id}.")
+        beside = [
+            (other, f"experiment {step.experiment_id}")
+            for step in steps[:-1]
+            for other in data.report(step.experiment_id).arms
+        ]
+        why_panel.show_arm(report, summary, decision.mix, beside=beside)
 
 
 def calibration(advice: AdviceView) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 from sqlalchemy.engine import Engine
 
-from specdash.advisor.expiry import changes_since
+from specdash.advisor.expiry import Standing, standing
 from specdash.domain.workload import Workload
 from specdash.gguf.scan import ScanProblem
 from specdash.settings import Settings, load_settings
@@ -91,9 +91,9 @@ def advice(advice_id: int) -> AdviceView:
         return stored_advices.get_advice(session, advice_id)
 
 
-def advice_changes(advice: AdviceView) -> Sequence[str]:
-    """What an answer depends on and has changed since; empty: it still holds."""
-    return _advice_changes(*_key(), advice.advice_id)
+def advice_standing(advice: AdviceView) -> Standing:
+    """Whether an answer still holds."""
+    return _advice_standing(*_key(), advice.advice_id)
 
 
 def report(experiment_id: int) -> ExperimentReport:
@@ -241,10 +241,10 @@ def _unusable_files(url: str, revision: int) -> Sequence[ScanProblem]:
 
 
 @st.cache_data(max_entries=64, ttl=60, show_spinner=False)
-def _advice_changes(url: str, revision: int, advice_id: int) -> tuple[str, ...]:
+def _advice_standing(url: str, revision: int, advice_id: int) -> Standing:
     """Files and packages change without the database, hence the short life."""
     with read_session(_engine(url)) as session:
-        return changes_since(session, stored_advices.get_advice(session, advice_id))
+        return standing(session, stored_advices.get_advice(session, advice_id))
 
 
 @st.cache_data(max_entries=8, show_spinner=False)

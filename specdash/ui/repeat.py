@@ -3,6 +3,7 @@
 import shlex
 
 from specdash.store.views import ExperimentView
+from specdash.worker.request import generation_words, option_words
 
 _PROTOCOL_OPTIONS = (
     ("rounds", "--rounds"),
@@ -12,16 +13,6 @@ _PROTOCOL_OPTIONS = (
     ("max_rounds", "--max-rounds"),
     ("anchor_every", "--anchor-every"),
     ("order_seed", "--seed"),
-)
-_GENERATION_OPTIONS = (
-    ("n_ctx", "--n-ctx"),
-    ("n_threads", "--threads"),
-    ("gpu_layers", "--gpu-layers"),
-    ("draft_gpu_layers", "--draft-gpu-layers"),
-    ("kv_type", "--kv-type"),
-    ("draft_kv_type", "--draft-kv-type"),
-    ("draft_threads", "--draft-threads"),
-    ("flash_attn", "--flash-attn"),
 )
 
 
@@ -33,25 +24,12 @@ def repeat_command(experiment: ExperimentView) -> str:
     for arm in experiment.arm_texts:
         if arm != "off":
             words += ["--arm", arm]
-    words += _options(experiment.protocol, _PROTOCOL_OPTIONS)
+    words += option_words(experiment.protocol, _PROTOCOL_OPTIONS)
     words += ["--engine", experiment.engine]
     if experiment.server is not None:
         words += ["--server", str(experiment.server["name"])]
     levels = experiment.protocol.get("concurrency")
     if isinstance(levels, list):
         words += ["--concurrency", ",".join(str(n) for n in levels)]
-    words += _options(experiment.generation, _GENERATION_OPTIONS)
-    if experiment.generation.get("ignore_eos"):
-        words.append("--ignore-eos")
+    words += generation_words(experiment.generation)
     return shlex.join(words)
-
-
-def _options(values: object, names: tuple[tuple[str, str], ...]) -> list[str]:
-    if not isinstance(values, dict):
-        return []
-    return [
-        word
-        for key, option in names
-        if (value := values.get(key)) is not None
-        for word in (option, str(value))
-    ]

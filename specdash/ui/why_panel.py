@@ -45,11 +45,16 @@ class Explained:
 
 
 def show_arm(
-    report: ExperimentReport, arm: ArmSummary, mix: Mapping[str, float] | None = None
+    report: ExperimentReport,
+    arm: ArmSummary,
+    mix: Mapping[str, float] | None = None,
+    *,
+    beside: Sequence[tuple[ArmSummary, str]] = (),
 ) -> None:
     """The panel of a measured arm; nothing for one without a ratio.
 
-    ``mix`` weighs the categories in place of the workload's own weights.
+    ``mix`` weighs the categories in place of the experiment's own weights. ``beside`` are arms of
+    other experiments, and where they stand, for the draft lengths that this one does not measure.
     """
     if arm.ratio is None or parse_arm(arm.text).is_off:
         return
@@ -58,7 +63,7 @@ def show_arm(
     own = found.passes.get(arm.arm_id)
     drafts = own.draft_hashes if own is not None else ()
     view = calibration_part.of_experiment(experiment, drafts)
-    weights = mix or data.workload(experiment.workload_id).weights
+    weights = mix or experiment.weights
     item = explained(arm, found, weights, view.calibration if view is not None else None)
     if item is None:
         return
@@ -74,7 +79,7 @@ def show_arm(
     with opened:
         _split(item)
         _needed(item)
-        _lengths(experiment, item, report.arms)
+        _lengths(experiment, item, [*((a, "here") for a in report.arms), *beside])
         calibration_part.offer(experiment, drafts, view, place=str(arm.arm_id))
 
 
@@ -100,15 +105,15 @@ def explained(
 
 
 def measured_lengths(
-    arm: ArmSummary, arms: Sequence[ArmSummary], former: Sequence[HistoryRow]
+    arm: ArmSummary, arms: Sequence[tuple[ArmSummary, str]], former: Sequence[HistoryRow]
 ) -> list[MeasuredLength]:
-    """Arms that differ from this one by their draft length alone: of here, then newest of before.
+    """Arms that differ from this one by their draft length alone; of each length the first.
 
-    ``former`` are results of equal settings, newest first.
+    ``arms`` come with where they stand, then ``former``: results of equal settings, newest first.
     """
     found: dict[int, MeasuredLength] = {}
     for other, where in (
-        *((a, "here") for a in arms if a.status == "measured"),
+        *((a, where) for a, where in arms if a.status == "measured"),
         *((r.summary, f"experiment {r.experiment_id}") for r in former),
     ):
         length = _same_but_length(arm.text, other.text)
@@ -148,7 +153,9 @@ def _needed(item: Explained) -> None:
         )
 
 
-def _lengths(experiment: ExperimentView, item: Explained, arms: Sequence[ArmSummary]) -> None:
+def _lengths(
+    experiment: ExperimentView, item: Explained, arms: Sequence[tuple[ArmSummary, str]]
+) -> None:
     if not item.curve:
         return
     measured = measured_lengths(item.arm, arms, former_results(experiment))

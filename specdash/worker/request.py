@@ -1,6 +1,6 @@
 """From what a person names (models, a workload, arms as text) to a request that can be queued."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy.engine import Engine
@@ -20,6 +20,16 @@ from specdash.store.workloads import resolve_workload
 from specdash.worker.machine import allowed_cpus
 
 DEFAULT_N_CTX = 4096
+_GENERATION_OPTIONS = (
+    ("n_ctx", "--n-ctx"),
+    ("n_threads", "--threads"),
+    ("gpu_layers", "--gpu-layers"),
+    ("draft_gpu_layers", "--draft-gpu-layers"),
+    ("kv_type", "--kv-type"),
+    ("draft_kv_type", "--draft-kv-type"),
+    ("draft_threads", "--draft-threads"),
+    ("flash_attn", "--flash-attn"),
+)
 
 
 def default_n_ctx(target: ModelView) -> int:
@@ -30,6 +40,22 @@ def default_n_ctx(target: ModelView) -> int:
 def default_threads(settings: Settings) -> int:
     """Threads where none are asked for: as set for this machine, else the CPUs allowed here."""
     return settings.threads or allowed_cpus()
+
+
+def option_words(values: Mapping[str, object], names: Sequence[tuple[str, str]]) -> list[str]:
+    """Options of ``run`` with those values that are known."""
+    return [
+        word
+        for key, option in names
+        if (value := values.get(key)) is not None
+        for word in (option, str(value))
+    ]
+
+
+def generation_words(generation: Mapping[str, object]) -> list[str]:
+    """:class:`GenerationSettings`, as stored, in the options of ``run``."""
+    words = option_words(generation, _GENERATION_OPTIONS)
+    return [*words, "--ignore-eos"] if generation.get("ignore_eos") else words
 
 
 @dataclass(frozen=True, slots=True)

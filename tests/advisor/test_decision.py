@@ -1,17 +1,20 @@
 """Answers survive storing, and know when they are out of date."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from specdash.advisor.decision import (
     Candidate,
     CategoryResult,
+    Computer,
     Decision,
     Evidence,
     Launch,
     Ratio,
     Rung,
+    changed_fields,
 )
 
 KEYS = {"target_hash": "t1", "engine_version": "0.3.36", "driver": None}
@@ -38,6 +41,7 @@ DECISION = Decision(
     used_s=211.5,
     key_fields=KEYS,
     decided_at="2026-01-01T00:00:00+00:00",
+    machine=Computer("workstation", "Xeon"),
 )
 
 
@@ -49,8 +53,8 @@ def test_a_decision_comes_back_from_json_as_it_was() -> None:
     ("now", "changes"),
     [
         ({"target_hash": "t1", "engine_version": "0.3.36"}, ()),
-        ({"target_hash": "t1", "engine_version": "0.3.37"}, ("engine version",)),
-        ({"target_hash": "t2", "engine_version": "0.3.37"}, ("target model", "engine version")),
+        ({"target_hash": "t1", "engine_version": "0.3.37"}, ("engine_version",)),
+        ({"target_hash": "t2", "engine_version": "0.3.37"}, ("target_hash", "engine_version")),
         # What is not known, then or now, says nothing.
         ({"engine_version": None, "driver": "550.54"}, ()),
     ],
@@ -58,5 +62,25 @@ def test_a_decision_comes_back_from_json_as_it_was() -> None:
 def test_it_expires_when_a_known_key_field_changes(
     now: dict[str, str | None], changes: tuple[str, ...]
 ) -> None:
-    assert DECISION.changes(now) == changes
-    assert DECISION.is_expired(now) is bool(changes)
+    assert changed_fields(KEYS, now) == changes
+
+
+def test_an_answer_of_before_machines_were_kept_is_read() -> None:
+    stored = DECISION.to_json()
+    del stored["machine"]
+    for step in stored["evidence"]:
+        del step["key_fields"]
+    assert Decision.from_json(stored) == replace(DECISION, machine=None)
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        (Computer("workstation", "Xeon", ("RTX 3090",)), "workstation (Xeon, RTX 3090)"),
+        (Computer("workstation"), "workstation"),
+        (Computer(None, "Xeon"), "Xeon"),
+        (Computer(), "an unknown machine"),
+    ],
+)
+def test_a_machine_is_named_by_what_is_known(machine: Computer, words: str) -> None:
+    assert machine.words() == words

@@ -1,5 +1,7 @@
 """Which rungs are climbed, as tables."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdash.advisor.decision import Ratio
@@ -120,3 +122,21 @@ def test_memory_in_words() -> None:
         "none beyond the target",
         "16.0 MiB",
     ]
+
+
+@pytest.mark.parametrize(
+    ("mix", "state", "value"),
+    [({"a": 1.0}, "not-worth-it", "1.02"), ({"b": 1.0}, "open", None), ({}, "open", None)],
+)
+def test_a_mix_decides_whether_a_rung_is_worth_it(
+    mix: dict[str, float], state: str, value: str | None
+) -> None:
+    def on(arm: str, a: float, b: float) -> Forecast:
+        total = a if mix.get("a") else b if mix else None
+        prompts = dict(enumerate((a, b, a * 1.02, b * 1.02, a * 0.98, b * 0.98)))
+        return replace(forecast(arm, (a + b) / 2), by_prompt=prompts, total_time_ratio=total)
+
+    grid = [on("ngram-mod", 2.0, 1.0), on("draft-simple:model=d", 1.02, 1.6)]
+    rung = climb(grid, categories=dict(enumerate("ababab")), mix=mix)[1]
+    assert rung.state == state
+    assert value is None or f"is predicted at {value}x" in rung.words

@@ -1,11 +1,15 @@
 """Launch commands, word for word, and whether a llama-server takes its own."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from specdash.advisor.decision import Launch
 from specdash.advisor.launch import Files, launches, llama_server
 from specdash.domain.arms import parse_arm
 from specdash.engines.base import GenerationSettings
+from specdash.engines.llama_server_binary import ServerBinary, parse_help
 
 SETTINGS = GenerationSettings(n_ctx=2048, n_threads=2)
 FILES = Files(
@@ -16,8 +20,9 @@ FILES = Files(
 SERVER = (
     "llama-server --model '/models/my target.gguf' --ctx-size 2048 --parallel 1 --batch-size 2048 "
     "--ubatch-size 512 --threads 2 --threads-batch 2 --cache-type-k f16 --cache-type-v f16 "
-    "--flash-attn auto --n-gpu-layers 0 "
+    "--n-gpu-layers 0 --flash-attn auto --fit off "
 )
+NO_SERVER = "No llama-server runs on this machine: these are the flags of b11434."
 WEIGHTS = (
     "vLLM serves the original weights, not the GGUF: put their repository or folder in place of "
     "each model's name."
@@ -66,17 +71,79 @@ def _launches(arm: str) -> dict[str, Launch]:
 def test_llama_server_gets_every_value_written_out(arm: str, flags: str) -> None:
     entry = _launches(arm)["llama-server"]
     assert entry.text == SERVER + flags + " --host 127.0.0.1 --port 8080"
-    assert entry.note is None
+    assert entry.note == NO_SERVER
 
 
 def test_llama_server_chains_and_says_its_own_order() -> None:
     entry = _launches("ngram-cache+draft-simple:model=d")["llama-server"]
     assert entry.text is not None
     assert "--spec-type ngram-cache,draft-simple " in entry.text
-    assert entry.note is None
+    assert entry.note == NO_SERVER
     turned = _launches("draft-simple:model=d+ngram-cache")["llama-server"]
     assert turned.note is not None
     assert "always asks n-gram methods before a draft" in turned.note
+
+
+HELP = """\
+-m, --model FNAME              model
+-c, --ctx-size N               context
+-np, --parallel N              slots
+-b, --batch-size N             batch
+-ub, --ubatch-size N           micro-batch
+-t, --threads N                threads
+-tb, --threads-batch N         threads
+-ctk, --cache-type-k TYPE      K
+-ctv, --cache-type-v TYPE      V
+-ngl, --gpu-layers N           layers
+-fa, --flash-attn              enable flash attention
+-nr, --no-repack               no repacking
+--metrics                      counts
+--slots                        slots
+-md, --model-draft FNAME       draft
+--draft-max N                  most
+--draft-min N                  least
+--draft-p-min P                probability
+-ngld, --gpu-layers-draft N    layers
+-ctkd, --cache-type-k-draft T  K
+-ctvd, --cache-type-v-draft T  V
+-td, --threads-draft N         threads
+-tbd, --threads-batch-draft N  threads
+"""
+OLD_SERVER = ServerBinary(Path("/opt/old/llama-server"), "b4000", None, "", parse_help(HELP))
+
+
+def test_the_command_has_the_flags_of_the_binary_that_is_there() -> None:
+    files = replace(FILES, server=OLD_SERVER, repack=False, server_args="--mlock --spec-x 1")
+    settings = replace(SETTINGS, flash_attn="on")
+    entry = llama_server(parse_arm("draft-simple:model=d,n_max=4"), files, settings)
+    assert entry.text == (
+        "/opt/old/llama-server --model '/models/my target.gguf' --ctx-size 2048 --parallel 1 "
+        "--batch-size 2048 --ubatch-size 512 --threads 2 --threads-batch 2 --cache-type-k f16 "
+        "--cache-type-v f16 --gpu-layers 0 --flash-attn --no-repack --draft-max 4 --draft-min 0 "
+        "--draft-p-min 0.0 --model-draft /models/d.gguf --gpu-layers-draft 0 "
+        "--cache-type-k-draft f16 --cache-type-v-draft f16 --threads-draft 2 "
+        "--threads-batch-draft 2 --mlock --spec-x 1 --host 127.0.0.1 --port 8080"
+    )
+    assert entry.note == (
+        "Flags as b4000 has them. Left out is what only a benchmark needs: --metrics --slots."
+    )
+
+
+@pytest.mark.parametrize(
+    ("arm", "flash_attn", "words"),
+    [
+        ("ngram-mod", "on", "has no --spec-type: it only drafts with a model."),
+        ("off", "auto", "cannot choose flash attention by itself."),
+    ],
+)
+def test_what_the_binary_cannot_do_is_said_in_place_of_a_command(
+    arm: str, flash_attn: str, words: str
+) -> None:
+    settings = replace(SETTINGS, flash_attn=flash_attn)
+    entry = llama_server(parse_arm(arm), replace(FILES, server=OLD_SERVER), settings)
+    assert entry.text is None
+    assert entry.note is not None
+    assert words in entry.note
 
 
 def test_gpu_layers_below_zero_mean_all() -> None:
@@ -108,13 +175,23 @@ def test_prompt_lookup_is_a_snippet_that_python_reads() -> None:
     compile(entry.text, "snippet", "exec")
 
 
-def test_llama_cpp_python_says_that_it_has_nothing_else() -> None:
+def test_llama_cpp_python_gets_a_command_for_what_its_class_does_not_offer() -> None:
     entry = _launches("ngram-simple:size_n=3,size_m=8")["llama-cpp"]
-    assert entry.text is None
-    assert entry.note is not None
-    assert entry.note.endswith(
+    assert entry.language == "bash"
+    assert entry.text == (
         "python -m specdash run --target target --workload WORKLOAD --arm "
-        "ngram-simple:size_n=3,size_m=8"
+        "ngram-simple:size_n=3,size_m=8 --engine llama-cpp --n-ctx 2048 --threads 2 "
+        "--gpu-layers 0 --draft-gpu-layers 0 --kv-type f16 --flash-attn auto"
+    )
+    assert entry.note is not None
+    assert "offers prompt lookup only" in entry.note
+
+
+def test_llama_cpp_python_has_nothing_for_drafts_from_hidden_states() -> None:
+    entry = _launches("draft-eagle3:model=e")["llama-cpp"]
+    assert (entry.text, entry.note) == (
+        None,
+        "draft-eagle3 needs llama-server; the library lacks it.",
     )
 
 

@@ -16,7 +16,12 @@ import pytest
 from specdash.advisor.launch import Files, llama_server
 from specdash.domain.arms import parse_arm
 from specdash.engines.base import GenerationSettings
-from specdash.engines.llama_server_binary import find_llama_server, server_environment
+from specdash.engines.llama_cpp_trial import repacked_weights_work
+from specdash.engines.llama_server_binary import (
+    find_llama_server,
+    read_binary,
+    server_environment,
+)
 from specdash.gguf.places import demo_model
 from specdash.settings import load_settings
 from tests.helpers.real_llama_server import need_llama_server
@@ -91,8 +96,8 @@ def _complete(url: str) -> dict[str, Any]:
 def test_the_command_serves_and_drafts(arm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need_llama_server(monkeypatch)
     path = str(demo_model())
-    binary = find_llama_server(load_settings().llama_server)
-    files = Files(path, "demo", {"d": path}, server_path=str(binary))
+    binary = read_binary(find_llama_server(load_settings().llama_server))
+    files = Files(path, "demo", {"d": path}, server=binary, repack=repacked_weights_work())
     settings = GenerationSettings(n_ctx=1024, n_threads=2, flash_attn="off")
     entry = llama_server(parse_arm(arm), files, settings)
     assert entry.text is not None
@@ -104,8 +109,8 @@ def test_the_command_serves_and_drafts(arm: str, monkeypatch: pytest.MonkeyPatch
 
 def test_the_command_of_off_serves_without_drafting(monkeypatch: pytest.MonkeyPatch) -> None:
     need_llama_server(monkeypatch)
-    binary = find_llama_server(load_settings().llama_server)
-    files = Files(str(demo_model()), "demo", server_path=str(binary))
+    binary = read_binary(find_llama_server(load_settings().llama_server))
+    files = Files(str(demo_model()), "demo", server=binary, repack=repacked_weights_work())
     entry = llama_server(parse_arm("off"), files, GenerationSettings(n_ctx=1024, n_threads=2))
     assert entry.text is not None
     with _serving(entry.text) as url:

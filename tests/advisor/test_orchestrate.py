@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from specdash.advisor import follow, orchestrate
-from specdash.advisor.expiry import changes_since
+from specdash.advisor.expiry import standing
 from specdash.advisor.orchestrate import advance
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.question import Question
@@ -21,6 +21,7 @@ from specdash.store.advices import cancel_advice, charge, resume_advice, update_
 from specdash.store.session import read_session
 from specdash.store.tables import ACTIVE_JOB_STATES
 from specdash.worker.locks import try_advisor_lock
+from specdash.worker.machine import machine_facts
 from tests.advisor.conftest import PAYS, Desk, decision_of, mend
 
 # The baseline has 4 runs, warm-up included; the search has more.
@@ -78,7 +79,10 @@ def test_a_question_is_answered_by_three_experiments(desk: Desk) -> None:
     }  # fmt: skip
     assert decision.key_fields["engine_version"] == "1"
     with read_session(desk.engine) as session:
-        assert changes_since(session, advice) == ()
+        assert standing(session, advice).holds
+    assert decision.machine is not None
+    assert decision.machine.hostname == machine_facts()["hostname"]
+    assert all(e.key_fields["engine_version"] == "1" for e in decision.evidence)
 
     # Asked about another workload, the calibration still holds and is not measured again.
     again = desk.ask(target=advice.target, n_prompts=6)
@@ -128,7 +132,7 @@ def test_a_budget_of_six_seconds_keeps_what_it_has_and_says_so(desk: Desk) -> No
     decision = decision_of(advice)
     assert decision.budget_ended
     assert decision.kind in ("not-measured", "not-resolved")
-    assert sum("0.1 minutes" in w for w in decision.warnings) == 1
+    assert sum("budget of 6 seconds" in w for w in decision.warnings) == 1
     assert advice.confirm_experiment_id is None
 
 
@@ -142,7 +146,7 @@ def test_a_step_that_does_not_end_in_time_is_stopped_and_the_rest_counts(
     decision = decision_of(advice)
     assert (decision.kind, decision.budget_ended) == ("not-measured", True)
     assert decision.warnings == (
-        "The baseline was stopped: it took far longer than the 0.0667 minutes allow.",
+        "The baseline was stopped: it took far longer than the budget of 4 seconds allows.",
     )
 
 

@@ -1,6 +1,7 @@
 """Wrong use, refusals and the words that go with them."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -320,6 +321,12 @@ def test_a_recommendation_for_people_says_the_answer_first(
     lines = answer.out.splitlines()
     assert lines[0].startswith("Use ngram-simple:")
     assert "The workload has only 4 prompts" in lines[1]
+    assert "  Mix: all categories alike." in lines
+    assert any(line.startswith(f"  Measured on {platform.node()}") for line in lines)
+    assert any(line.startswith("  Still holds: yes. Test again when") for line in lines)
+    (header,) = [line for line in lines if line.startswith("category ")]
+    rows = lines[lines.index(header) + 1 :]
+    assert [row.split()[:2] for row in rows[:2]] == [["letters", "50.00"], ["records", "50.00"]]
     assert "Lookup in the text itself: The best of it, ngram-simple:" in answer.out
     assert "llama-server:" in lines
     assert "drafts on offer: none" in answer.err

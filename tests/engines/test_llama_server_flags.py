@@ -11,8 +11,11 @@ from specdash.engines.llama_server_flags import (
     arm_flags,
     common_flags,
     extra_flags,
+    in_server_order,
     is_synthetic,
     keeps_state,
+    measuring_flags,
+    serving_flags,
 )
 from specdash.errors import UnsupportedError, UsageError
 
@@ -98,9 +101,26 @@ def test_what_all_arms_share_is_written_out() -> None:
     assert " ".join(common()) == (
         "--model /m/t.gguf --ctx-size 2048 --parallel 1 --batch-size 512 --ubatch-size 256"
         " --threads 3 --threads-batch 3 --cache-type-k f16 --cache-type-v f16"
-        " --n-gpu-layers 0 --flash-attn auto"
-        " --metrics --slots --no-webui --cache-ram 0 --fit off"
+        " --n-gpu-layers 0 --flash-attn auto --fit off"
+        " --metrics --slots --no-webui --cache-ram 0"
     )
+
+
+def test_what_serves_is_what_is_measured_without_what_only_a_benchmark_needs() -> None:
+    binary, target = build(NEW), ModelFile("t", "/m/t.gguf", "t")
+    serving = serving_flags(binary, target, SETTINGS, repack=False)
+    assert serving[-3:] == ["--fit", "off", "--no-repack"]
+    assert common_flags(binary, target, SETTINGS, repack=False) == [
+        *serving,
+        *measuring_flags(binary),
+    ]
+    assert " ".join(measuring_flags(binary)) == "--metrics --slots --no-webui --cache-ram 0"
+
+
+def test_a_chain_is_put_into_the_order_of_the_server() -> None:
+    turned = in_server_order(parse_arm("draft-simple:model=D+ngram-mod"))
+    assert [call.method for call in turned.calls] == ["ngram-mod", "draft-simple"]
+    assert in_server_order(parse_arm("off")).is_off
 
 
 def test_the_log_tells_what_became_of_auto_where_a_build_has_that_level() -> None:
@@ -118,7 +138,7 @@ def test_parallel_slots_have_the_context_of_one_each() -> None:
 
 def test_weights_are_not_repacked_where_the_embedded_engine_cannot() -> None:
     words = common_flags(build(NEW), ModelFile("t", "/m/t", "t"), SETTINGS, repack=False)
-    assert words[-1] == "--no-repack"
+    assert "--no-repack" in words
 
 
 @pytest.mark.parametrize(("layers", "word"), [(12, "12"), (-1, "all")])

@@ -8,6 +8,7 @@ from fakes import NOON
 from specdash.advisor.decision import (
     Candidate,
     CategoryResult,
+    Computer,
     Decision,
     Evidence,
     Launch,
@@ -99,6 +100,7 @@ DECISION = Decision(
     budget_s=600.0,
     used_s=312.0,
     decided_at="2026-03-01T12:00:00+00:00",
+    machine=Computer("workstation", "Imagined CPU 8-core"),
 )
 
 

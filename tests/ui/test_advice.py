@@ -146,6 +146,8 @@ def test_a_sign_that_flips_is_the_title_of_the_categories() -> None:
     assert drawn["layout"]["yaxis"]["ticktext"][0].replace("<br>", " ") == (
         "records (75\u00a0% of the mix, n=4)"
     )
+    outside = [replace(c, weight=float(c.ratio.value > 1)) for c in DECISION.categories]
+    assert advice_charts.category_title(outside) == "Each category with its own interval"
     alike = [replace(c, ratio=Ratio(1.2, 1.1, 1.3)) for c in DECISION.categories]
     assert advice_charts.category_title(alike) == "Each category with its own interval"
     few = [replace(c, ratio=Ratio(1.2)) for c in DECISION.categories]

@@ -2,29 +2,33 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import streamlit as st
-from advice_fakes import CANDIDATES, DECISION, RUNGS, SIMPLE
+from advice_fakes import CANDIDATES, DECISION, RUNGS, SIMPLE, advice_view
 from fakes import NOON
 from sqlalchemy.engine import Engine
 from sqlmodel import select
 from streamlit.testing.v1 import AppTest
 
+from specdash.advisor.decision import Computer
+from specdash.advisor.expiry import Standing
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.question import Question
 from specdash.domain.calibration import Calibration
 from specdash.settings import PROJECT_ROOT
-from specdash.store.advices import ask, get_advice, list_advices, update_advice
+from specdash.store.advices import AdviceView, ask, get_advice, list_advices, update_advice
 from specdash.store.calibrations import CalibrationView, save_calibration
 from specdash.store.queries import experiment_report
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import Experiment, Job, utc_now
-from specdash.ui import gate, nav
+from specdash.store.views import ExperimentReport
+from specdash.store.workloads import set_weights
+from specdash.ui import advice_home, gate, nav
 from specdash.ui.calibration_part import age_words, key_facts, matching
 
 sys.path.insert(0, str(PROJECT_ROOT / "tests/helpers"))
@@ -231,14 +235,63 @@ def test_an_answer_that_no_longer_holds_asks_for_a_new_test(
     seeded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = answered(seeded)
-    monkeypatch.setattr("specdash.ui.data.changes_since", lambda *_: ("engine version",))
+    monkeypatch.setattr("specdash.ui.data.standing", lambda *_: Standing(("engine version",)))
     app = open_page(id=str(made))
     assert "**Re-test.** Engine version changed" in everything(app)
     former = open_page()
     table = former.dataframe[0].value
     assert table["Still holds"].tolist() == ["re-test: engine version changed"]
+    assert table["Machine"].tolist() == ["workstation (Imagined CPU 8-core)"]
     app.button(key="advice_again").click().run()
     assert app.title[0].value == f"Advice {made + 1}"
+
+
+def test_an_answer_of_another_machine_says_so(
+    seeded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = answered(seeded)
+    monkeypatch.setattr("specdash.ui.data.standing", lambda *_: Standing(elsewhere="attic"))
+    text = everything(open_page(id=str(made)))
+    assert "Measured on another machine (attic)" in text
+    assert "Re-test" not in text
+    table = open_page().dataframe[0].value
+    assert table["Still holds"].tolist() == ["measured on another machine (attic)"]
+
+
+def test_an_answer_names_its_machine_and_the_mix_it_rests_on(seeded: Engine) -> None:
+    set_weights(seeded, 1, {"records": 3.0, "letters": 1.0})
+    text = everything(open_page(id=str(asked(seeded, state="cancelled"))))
+    assert "records 75" in text
+    text = everything(open_page(id=str(answered(seeded))))
+    assert "Measured on workstation \\(Imagined CPU 8\\-core\\)" in text
+    assert "records 75" in text
+
+
+def test_the_why_names_its_experiment_and_shows_the_lengths_of_the_search(
+    seeded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[int, list[str]]] = []
+
+    def show_arm(
+        report: ExperimentReport, *_: object, beside: Sequence[tuple[object, str]]
+    ) -> None:
+        shown.append((report.experiment.experiment_id, [where for _, where in beside]))
+
+    monkeypatch.setattr("specdash.ui.why_panel.show_arm", show_arm)
+    text = everything(open_page(id=str(answered(seeded))))
+    assert "Of the confirmation, experiment 3." in text
+    assert shown == [(3, ["experiment 2", "experiment 2"])]
+
+
+def test_home_keeps_the_answers_of_two_machines_apart() -> None:
+    def view(number: int, fingerprint: str) -> AdviceView:
+        fields = {"machine_fingerprint": fingerprint}
+        result = replace(DECISION, key_fields=fields, machine=Computer(fingerprint)).to_json()
+        return advice_view(advice_id=number, state="succeeded", result=result, finished_at=NOON)
+
+    views = [view(4, "attic"), view(3, "cellar"), view(2, "attic")]
+    assert [a.advice_id for a in advice_home.newest(views)] == [4, 3]
+    assert "· cellar ·" in advice_home.line(views[1])
 
 
 def test_a_calibration_is_drawn_when_it_is_opened(seeded: Engine) -> None:

@@ -113,9 +113,13 @@ def test_only_arms_that_differ_by_length_alone_stand_beside_a_curve() -> None:
             summary=on_summary(text="draft-simple:model=a,n_max=5", ratio=0.7), measured_at=NOON
         ),
     ]
-    found = measured_lengths(here, others, former)
-    assert [(m.n_max, m.ratio) for m in found] == [(3, 1.3), (5, 1.2)]
-    assert found[1].name == "draft-simple:model=a,n_max=5 (experiment 7)"
+    beside = [(on_summary(text="draft-simple:model=a,n_max=8", ratio=0.9), "experiment 2")]
+    found = measured_lengths(here, [*((o, "here") for o in others), *beside], former)
+    assert [(m.n_max, m.ratio) for m in found] == [(3, 1.3), (5, 1.2), (8, 0.9)]
+    assert [m.name for m in found[1:]] == [
+        "draft-simple:model=a,n_max=5 (experiment 7)",
+        "draft-simple:model=a,n_max=8 (experiment 2)",
+    ]
 
 
 def test_the_calibration_chart_has_a_line_a_depth_and_both_references() -> None:

@@ -52,6 +52,9 @@ def _progress(advice: AdviceView) -> None:
 
 def _facts(advice: AdviceView) -> None:
     question = Question.from_json(advice.request)
+    decision = words.decision_of(advice)
+    mix = question.mix or data.workload(advice.workload_id).weights
+    mix = decision.mix if decision is not None else mix
     names = {m.model_id: m.name for m in data.models()}
     drafts = [names.get(i, f"model {i}") for i in question.draft_ids]
     st.title(f"Advice {advice.advice_id}")
@@ -60,7 +63,7 @@ def _facts(advice: AdviceView) -> None:
             f"{advice.workload} (version {advice.workload_version}) · {advice.target} · "
             f"drafts on offer: {fmt.listing(drafts) or 'none'} · at most "
             f"{fmt.seconds(question.budget_s)} · at most {question.max_tokens} tokens an answer · "
-            f"{words.mix_words(question.mix)} · "
+            f"{words.mix_words(mix)} · "
             f"asked {fmt.when(advice.created_at, components.zone())}"
         )
     )
@@ -116,9 +119,9 @@ def _advice(advice_id: int) -> None:
     _status(advice)
     decision = words.decision_of(advice)
     if decision is not None:
-        changes = data.advice_changes(advice)
-        advice_parts.card(decision, changes)
-        _again(advice, is_primary=bool(changes))
+        standing = data.advice_standing(advice)
+        advice_parts.card(decision, standing)
+        _again(advice, is_primary=not standing.holds)
         advice_parts.launches(decision)
         advice_parts.categories(decision)
         advice_parts.ladder(decision.rungs)
@@ -140,23 +143,22 @@ def _former(advices: Sequence[AdviceView]) -> None:
     rows = []
     for advice in advices:
         decision = words.decision_of(advice)
-        changes = data.advice_changes(advice) if decision is not None else ()
+        machine = decision.machine if decision is not None else None
         rows.append(
             {
                 "Open": nav.advice_url(advice.advice_id),
                 "Workload": advice.workload,
                 "Target": advice.target,
+                "Machine": machine.words() if machine is not None else None,
                 "Answer": words.state_badge(advice).word,
                 "Arm": (decision.arm or decision.considered_arm) if decision else None,
                 "Ratio": decision.ratio.value if decision and decision.ratio else None,
                 "Low": decision.ratio.low if decision and decision.ratio else None,
                 "High": decision.ratio.high if decision and decision.ratio else None,
                 "Age": fmt.ago(advice.finished_at or advice.created_at),
-                "Still holds": None
-                if decision is None
-                else f"re-test: {fmt.listing(list(changes))} changed"
-                if changes
-                else "yes",
+                "Still holds": data.advice_standing(advice).words()
+                if decision is not None
+                else None,
             }
         )
     tables.show_rows(

@@ -86,7 +86,7 @@ def _weights(view: WorkloadView) -> None:
             chosen[category] = st.number_input(
                 category,
                 min_value=0.0,
-                value=float(view.weights.get(category, 1.0)),
+                value=view.weight_of(category),
                 key=f"w_weight_{view.workload_id}_{category}",
             )
         if st.form_submit_button("Store weights"):
