@@ -231,7 +231,7 @@ def test_where_the_lost_attempt_took_the_whole_budget_it_answers_with_what_it_ha
     assert (again.state, decision.budget_ended) == ("succeeded", True)
     assert desk.experiment(again.search_experiment_id).job.attempt == 1
     assert decision.warnings[-1] == (
-        "The 10 minutes did not suffice for the search; what was measured counts."
+        "The budget of 10 minutes did not suffice for the search; what was measured counts."
     )
 
 
