@@ -24,6 +24,7 @@ UI_ONLY = {"streamlit", "plotly"}
 CHILD_MODULES = {
     "draft_oracle",
     "llama_cpp_context",
+    "llama_cpp_devices",
     "llama_cpp_library",
     "llama_cpp_model",
 }

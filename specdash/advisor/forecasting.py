@@ -8,20 +8,30 @@ import psutil
 from specdash.advisor.decision import Candidate, Ratio
 from specdash.advisor.drafts import Offer
 from specdash.advisor.effort import rounds_in
-from specdash.advisor.ladder import Forecast, climb, family_of, lookup_bytes, rung_of
+from specdash.advisor.ladder import (
+    Forecast,
+    MemoryPrice,
+    MemoryRoom,
+    climb,
+    family_of,
+    lookup_bytes,
+    rung_of,
+)
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.question import Question
 from specdash.advisor.shortlist import choose
 from specdash.domain.arms import OFF_ARM, Arm, parse_arm
+from specdash.domain.memory import MemoryEstimate
 from specdash.domain.prompt_split import PromptSplit
 from specdash.engines.registry import engine_info
 from specdash.store.advices import PredictedArm
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.views import ModelView, RunView
+from specdash.worker.gpu import gpu_room
 from specdash.worker.memory_check import estimate_request
 
 _ALWAYS_FREE = 64 << 20
-"""Tables of n-gram methods fit wherever the target itself does."""
+"""Tables and logit rows of n-gram methods fit wherever the target itself does."""
 _SLOWEST = 0.2
 """What an arm takes is never expected to be more than five times that of off."""
 
@@ -33,35 +43,49 @@ class MemoryPrices:
         self._target = target
         self._models = models
         self._question = question
-        self._known: dict[tuple[tuple[str, ...], int], int | None] = {}
-        self._off = self._total(OFF_ARM)
+        self._known: dict[tuple[tuple[str, ...], int], MemoryPrice | None] = {}
+        layers = (question.generation.gpu_layers, question.generation.draft_gpu_layers)
+        self._gpu = gpu_room() if any(layers) else None
+        self._off = self._estimate(OFF_ARM)
 
-    def of(self, arm: Arm) -> int | None:
-        """Bytes of drafts, their caches, more rows of logits, and lookup tables."""
+    def of(self, arm: Arm) -> MemoryPrice | None:
+        """Drafts, their caches, more rows of logits, and lookup tables."""
         key = (arm.draft_models, arm.n_max)
         if key not in self._known:
-            total = self._total(arm)
-            known = total is not None and self._off is not None
-            self._known[key] = total - self._off if known else None  # type: ignore[operator]
+            self._known[key] = self._on_top(arm)
         extra = self._known[key]
         if extra is None:
-            return None if arm.draft_models else lookup_bytes(arm)
-        return max(0, extra) + lookup_bytes(arm)
+            return None if arm.draft_models else MemoryPrice(lookup_bytes(arm))
+        return replace(extra, host_bytes=extra.host_bytes + lookup_bytes(arm))
 
-    def free_bytes(self) -> int | None:
+    def room(self) -> MemoryRoom:
         """Left for drafts once the target is loaded."""
-        if self._off is None:
-            return None
-        return max(psutil.virtual_memory().available - self._off, _ALWAYS_FREE)
+        off, gpu = self._off, self._gpu
+        if off is None:
+            return MemoryRoom()
+        host = max(psutil.virtual_memory().available - off.total_bytes, _ALWAYS_FREE)
+        if gpu is None or gpu.shares_host_memory:
+            return MemoryRoom(host)
+        return MemoryRoom(host, max(gpu.free_bytes - off.gpu_bytes, _ALWAYS_FREE))
 
-    def _total(self, arm: Arm) -> int | None:
+    def _on_top(self, arm: Arm) -> MemoryPrice | None:
+        total, off = self._estimate(arm), self._off
+        if total is None or off is None:
+            return None
+        return MemoryPrice(
+            max(0, total.total_bytes - off.total_bytes), max(0, total.gpu_bytes - off.gpu_bytes)
+        )
+
+    def _estimate(self, arm: Arm) -> MemoryEstimate | None:
         question = self._question
         request = ExperimentRequest(
             question.workload_id, question.target_model_id, (arm,), generation=question.generation
         )
         drafts = [self._models[ref] for ref in arm.draft_models]
         estimate = estimate_request(self._target, drafts, request)
-        return None if estimate is None else estimate.total_bytes + estimate.gpu_bytes
+        if estimate is not None and self._gpu is not None and self._gpu.shares_host_memory:
+            return estimate.in_host_memory()
+        return estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +147,14 @@ def make_plan(
         if all(call.method in allowed for call in arm.calls)
     ]
     forecasts += [_forecast(arm, prices, None) for arm in offer.trained]
-    free = prices.free_bytes()
-    rungs = climb(forecasts, offer.missing, free, categories=categories, mix=mix)
+    room = prices.room()
+    rungs = climb(forecasts, offer.missing, room, categories=categories, mix=mix)
     found = choose(
         forecasts,
         rungs,
         budget_s=budget_s - costs.off_s(),
         cost_s=costs.arm_s,
-        free_bytes=free,
+        room=room,
         most=most_arms,
     )
     per_round_s = costs.off_s() + sum(map(costs.arm_s, found.chosen))
@@ -146,7 +170,8 @@ def make_plan(
         ),
         n_predicted=sum(f.predicted is not None for f in forecasts),
         rounds=rounds_in(budget_s, per_round_s, most_rounds),
-        free_bytes=free,
+        free_bytes=room.host_bytes,
+        free_gpu_bytes=room.gpu_bytes,
     )
 
 
@@ -164,7 +189,7 @@ def _forecast(
         family=family_of(arm),
         predicted=predicted,
         by_prompt=row.by_prompt if row is not None else {},
-        memory_bytes=prices.of(arm),
+        price=prices.of(arm),
         reason=row.reason if row is not None else "It drafts from the target's hidden states.",
         total_time_ratio=row.total_time_ratio if row is not None and has_mix else None,
     )

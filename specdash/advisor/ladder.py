@@ -38,6 +38,39 @@ _POOL_BYTES = {
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryPrice:
+    """What an arm takes on top of the target alone, in bytes."""
+
+    host_bytes: int = 0
+    gpu_bytes: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return self.host_bytes + self.gpu_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRoom:
+    """What is free for drafts beside the target, in bytes; ``None`` is unknown, and fits all."""
+
+    host_bytes: int | None = None
+    gpu_bytes: int | None = None
+
+    def shortage(self, price: MemoryPrice) -> str | None:
+        """Needed and free where there is too little, in words; ``None`` where the price fits."""
+        for kind, needed, free in (
+            ("", price.host_bytes, self.host_bytes),
+            (" of GPU memory", price.gpu_bytes, self.gpu_bytes),
+        ):
+            if free is not None and needed > free:
+                return f"{_size(needed)}{kind} on top of the target, {_size(free)} are free"
+        return None
+
+
+UNKNOWN_ROOM = MemoryRoom()
+
+
+@dataclass(frozen=True, slots=True)
 class Forecast:
     """One configuration before it is measured. ``arm`` is its full text."""
 
@@ -47,7 +80,8 @@ class Forecast:
     """Methods and drafts without their parameters: of each, the best is looked at first."""
     predicted: Ratio | None = None
     by_prompt: Mapping[int, float] = field(default_factory=dict)
-    memory_bytes: int | None = None
+    price: MemoryPrice | None = None
+    """``None`` is unknown."""
     reason: str | None = None
     """Why nothing is predicted."""
     total_time_ratio: float | None = None
@@ -59,6 +93,11 @@ class Forecast:
         if self.total_time_ratio is not None:
             return self.total_time_ratio
         return self.predicted.value if self.predicted else None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Host and GPU together."""
+        return self.price.total_bytes if self.price is not None else None
 
 
 def rung_of(arm: Arm) -> RungName:
@@ -87,7 +126,7 @@ def lookup_bytes(arm: Arm) -> int:
 def climb(
     forecasts: Sequence[Forecast],
     missing: Mapping[RungName, str] | None = None,
-    free_bytes: int | None = None,
+    room: MemoryRoom = UNKNOWN_ROOM,
     *,
     categories: Mapping[int, str] | None = None,
     mix: Mapping[str, float] | None = None,
@@ -106,9 +145,9 @@ def climb(
             lack = (missing or {}).get(name, "Nothing of this kind was on offer.")
             rungs.append(Rung(name, title, "missing", lack))
             continue
-        fitting = [f for f in offered if fits(f, free_bytes)]
+        fitting = [f for f in offered if fits(f, room)]
         if not fitting:
-            rungs.append(_too_large(name, title, offered, free_bytes))
+            rungs.append(_too_large(name, title, offered, room))
             continue
         best = max(fitting, key=lambda f: f.value or 0.0)
         is_first = not any(r.state == "open" for r in rungs)
@@ -136,6 +175,10 @@ def size_words(n_bytes: int | None) -> str:
         return "unknown"
     if n_bytes < 1 << 20:
         return "none beyond the target"
+    return _size(n_bytes)
+
+
+def _size(n_bytes: int) -> str:
     return humanize.naturalsize(n_bytes, binary=True)
 
 
@@ -181,17 +224,13 @@ def _value(forecast: Forecast | None) -> float:
     return forecast.value or 0.0 if forecast is not None else 0.0
 
 
-def fits(forecast: Forecast, free_bytes: int | None) -> bool:
-    """Whether its memory is free; what is unknown fits."""
-    return free_bytes is None or (forecast.memory_bytes or 0) <= free_bytes
+def fits(forecast: Forecast, room: MemoryRoom) -> bool:
+    """Whether its memory is free, host's and GPU's each; what is unknown fits."""
+    return forecast.price is None or room.shortage(forecast.price) is None
 
 
-def _too_large(
-    name: RungName, title: str, offered: Sequence[Forecast], free_bytes: int | None
-) -> Rung:
+def _too_large(name: RungName, title: str, offered: Sequence[Forecast], room: MemoryRoom) -> Rung:
     least = min(offered, key=lambda f: f.memory_bytes or 0)
-    words = (
-        f"It does not fit: the smallest needs {size_words(least.memory_bytes)} on top of the "
-        f"target, {size_words(free_bytes)} are free."
-    )
+    shortage = room.shortage(least.price) if least.price is not None else None
+    words = f"It does not fit: the smallest needs {shortage}."
     return Rung(name, title, "too-large", words, least.memory_bytes, least.arm)

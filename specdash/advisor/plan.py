@@ -26,6 +26,8 @@ class SearchPlan:
     rounds: int = 1
     """Of the search."""
     free_bytes: int | None = None
+    """Of host memory, for drafts beside the target."""
+    free_gpu_bytes: int | None = None
 
     @property
     def arms(self) -> tuple[str, ...]:

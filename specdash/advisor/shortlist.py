@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specdash.advisor.decision import Rung
-from specdash.advisor.ladder import MOST_GAIN, Forecast, fits
+from specdash.advisor.ladder import MOST_GAIN, UNKNOWN_ROOM, Forecast, MemoryRoom, fits
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
@@ -34,7 +34,7 @@ def choose(
     *,
     budget_s: float,
     cost_s: Callable[[Forecast], float],
-    free_bytes: int | None = None,
+    room: MemoryRoom = UNKNOWN_ROOM,
     most: int,
 ) -> Shortlist:
     """The best of each open rung, then the best of each family, then second ones, as time allows.
@@ -43,7 +43,7 @@ def choose(
     """
     openings = {r.name for r in rungs if r.state == "open"}
     too_large = {r.name for r in rungs if r.state == "too-large"}
-    usable = [f for f in forecasts if f.rung in openings and fits(f, free_bytes)]
+    usable = [f for f in forecasts if f.rung in openings and fits(f, room)]
     ranked = sorted(usable, key=lambda f: (f.value is None, -(f.value or 0.0)))
     musts = [next(f for f in ranked if f.rung == r.name) for r in rungs if r.name in openings]
     best = max((f.value for f in ranked if f.value is not None), default=None)

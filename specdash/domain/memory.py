@@ -23,6 +23,8 @@ KV_BYTES_PER_ELEMENT = {
 }
 PROGRAM_BYTES = 58 << 20
 """Interpreter, bindings and library of a runner before it loads a model; measured on Linux."""
+LARGE_SHARE = 0.8
+"""Of a machine's memory: above it other programs soon need what is taken."""
 _VOCAB_BYTES_PER_TOKEN = 340  # tokens, their map and merges; measured on SmolLM2 and Qwen2
 _CELL_PADDING = 256
 _FLOAT = 4
@@ -64,6 +66,9 @@ class MemorySettings:
     n_outputs: int = 1
     """Logit rows of the longest verification: its draft and one."""
     gpu_layers: int = 0
+    draft_gpu_layers: int = 0
+    draft_kv_type: str | None = None
+    """``None``: the target's."""
     repacked: bool = False
     """Whether the library keeps a second, rearranged copy of the weights (AMX, CPU_REPACK)."""
 
@@ -91,17 +96,25 @@ class MemoryEstimate:
     def gpu_bytes(self) -> int:
         return sum(p.n_bytes for p in self.gpu_parts)
 
+    def in_host_memory(self) -> "MemoryEstimate":
+        """The same where the GPU has no memory of its own and uses the host's."""
+        return MemoryEstimate((*self.parts, *self.gpu_parts))
+
 
 def estimate_memory(
     target: ModelShape,
     settings: MemorySettings,
     drafts: Sequence[ModelShape] = (),
-    draft_gpu_layers: int = 0,
 ) -> MemoryEstimate:
     """Peak resident memory of a runner with this target and these drafts loaded."""
     host = [MemoryPart("program", PROGRAM_BYTES)]
     gpu: list[MemoryPart] = []
-    draft_settings = replace(settings, gpu_layers=draft_gpu_layers, n_outputs=1)
+    draft_settings = replace(
+        settings,
+        gpu_layers=settings.draft_gpu_layers,
+        kv_type=settings.draft_kv_type or settings.kv_type,
+        n_outputs=1,
+    )
     loaded = [("target", target, settings), *(("draft", d, draft_settings) for d in drafts)]
     for name, model, wanted in loaded:
         share = _gpu_share(model, wanted.gpu_layers)
@@ -161,13 +174,18 @@ def largest_context(
     settings: MemorySettings,
     free_bytes: int,
     drafts: Sequence[ModelShape] = (),
-    draft_gpu_layers: int = 0,
+    *,
+    gpu_shares_memory: bool = False,
 ) -> int | None:
-    """Longest context up to ``settings.n_ctx`` that fits; ``None`` when not even 256 tokens do."""
+    """Longest context up to ``settings.n_ctx`` whose host memory is free.
+
+    ``None`` when not even 256 tokens fit.
+    """
 
     def fits(n_ctx: int) -> bool:
-        wanted = replace(settings, n_ctx=n_ctx)
-        estimate = estimate_memory(target, wanted, drafts, draft_gpu_layers)
+        estimate = estimate_memory(target, replace(settings, n_ctx=n_ctx), drafts)
+        if gpu_shares_memory:
+            estimate = estimate.in_host_memory()
         return estimate.total_bytes <= free_bytes
 
     low, high = 0, math.ceil(settings.n_ctx / _CELL_PADDING)

@@ -8,6 +8,7 @@ import psutil
 from specdash.domain.pairing import PairVerdict, check_pair
 from specdash.engines.base import GenerationSettings, ModelFile
 from specdash.engines.llama_cpp_context import LlamaContext, check_settings
+from specdash.engines.llama_cpp_library import supports_gpu
 from specdash.engines.llama_cpp_model import LlamaModel
 from specdash.errors import EngineError, ModelError, SpecdashError
 
@@ -31,7 +32,8 @@ class LoadedDraft:
             n_threads=settings.draft_threads or settings.n_threads,
         )
         try:
-            _require_memory(file)
+            if self._settings.gpu_layers == 0 or not supports_gpu():
+                _require_memory(file)
             check_settings(self._settings)
             self._model = LlamaModel(
                 file.path, name=file.name, gpu_layers=self._settings.gpu_layers

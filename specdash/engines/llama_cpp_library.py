@@ -101,6 +101,11 @@ def buffer_sizes(lines: list[str]) -> dict[str, float]:
     return sizes
 
 
+def supports_gpu() -> bool:
+    """Whether layers can leave the CPU: a build for a GPU that also sees one."""
+    return bool(lib.llama_supports_gpu_offload())
+
+
 def build_facts() -> dict[str, object]:
     """Version, commit and build flags of the library that is loaded."""
     return {
@@ -108,19 +113,24 @@ def build_facts() -> dict[str, object]:
         "library_version": lib.llama_version().decode(),
         "commit": _ggml_text("ggml_commit"),
         "build": lib.llama_print_system_info().decode().strip(" |"),
-        "supports_gpu": bool(lib.llama_supports_gpu_offload()),
+        "supports_gpu": supports_gpu(),
     }
+
+
+def ggml_base() -> ctypes.CDLL | None:
+    """libggml-base, which the bindings do not open; ``None`` where the package has no such file."""
+    for name in ("libggml-base.so", "libggml-base.dylib", "ggml-base.dll"):
+        path = libggml_base_path / name
+        if path.exists():
+            return ctypes.CDLL(str(path))
+    return None
 
 
 def _ggml_text(symbol: str) -> str | None:
     """Text that libggml-base exports; ``None`` where this build has no such symbol."""
-    for name in ("libggml-base.so", "libggml-base.dylib", "ggml-base.dll"):
-        path = libggml_base_path / name
-        if path.exists():
-            function = getattr(ctypes.CDLL(str(path)), symbol, None)
-            if function is None:
-                return None
-            function.restype = ctypes.c_char_p
-            value = function()
-            return value.decode() if isinstance(value, bytes) else None
-    return None
+    function = getattr(ggml_base(), symbol, None)
+    if function is None:
+        return None
+    function.restype = ctypes.c_char_p
+    value = function()
+    return value.decode() if isinstance(value, bytes) else None

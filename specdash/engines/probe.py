@@ -196,6 +196,14 @@ def _version(_request: Request, _emit: Emit) -> object:
     return build_facts()
 
 
+def _devices(_request: Request, _emit: Emit) -> object:
+    from specdash.engines.llama_cpp_devices import gpu_devices
+    from specdash.engines.llama_cpp_library import start_library
+
+    start_library()
+    return [asdict(device) for device in gpu_devices()]
+
+
 _OPERATIONS: dict[str, Callable[[Request, Emit], object]] = {
     "vocab": _vocab,
     "pairs": _pairs,
@@ -203,9 +211,11 @@ _OPERATIONS: dict[str, Callable[[Request, Emit], object]] = {
     "repacks": _repacks,
     "requantise": _requantise,
     "version": _version,
+    "devices": _devices,
     "draft_tables": _draft_tables,
 }
-_UNLIMITED = ("requantise", "draft_tables")
+# They write or run a model, or wake GPUs, whose drivers map more than the limit.
+_UNLIMITED = ("requantise", "draft_tables", "version", "devices")
 
 
 def _answer(request: Request, emit: Emit) -> object:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ TABLES_TIMEOUT_S = 2 * 3600.0
 _PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _CACHED = 256
 _MOST_PAIRS = 10_000
+_DEVICES_KEPT_S = 30
 
 Progress = Callable[[float], None]
 _Request = Mapping[str, object]
@@ -55,6 +57,17 @@ class LibraryInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """A GPU that this llama-cpp-python computes on; bytes are ``None`` where it tells none."""
+
+    name: str
+    description: str
+    total_bytes: int | None
+    free_bytes: int | None
+    shares_host_memory: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Stamp:
     """A file as it is now; another size or time is another key of the cache."""
 
@@ -81,6 +94,7 @@ _Pair: TypeAlias = tuple[_Stamp, _Stamp]
 _known_pairs: dict[_Pair, PairVerdict] = {}
 
 _VOCAB: TypeAdapter[VocabInfo] = TypeAdapter(VocabInfo)
+_DEVICES: TypeAdapter[tuple[DeviceInfo, ...]] = TypeAdapter(tuple[DeviceInfo, ...])
 _COUNTS: TypeAdapter[tuple[int, ...]] = TypeAdapter(tuple[int, ...])
 _LIBRARY: TypeAdapter[LibraryInfo] = TypeAdapter(LibraryInfo)
 _VERDICTS: TypeAdapter[list[PairVerdict | _Failed]] = TypeAdapter(list[PairVerdict | _Failed])
@@ -174,7 +188,20 @@ def ask_draft(request: Mapping[str, object], progress: Progress | None = None) -
 @functools.lru_cache(maxsize=1)
 def library_info() -> LibraryInfo:
     """Version and build flags; :class:`ModelError` when llama_cpp cannot be imported."""
-    return _LIBRARY.validate_python(_ask({"op": "version"}, VOCAB_TIMEOUT_S))
+    # It tells of GPU support only where it sees a GPU.
+    return _LIBRARY.validate_python(_ask({"op": "version"}, VOCAB_TIMEOUT_S, sees_gpus=True))
+
+
+def library_devices() -> tuple[DeviceInfo, ...]:
+    """GPUs that layers would go to, as they were at most half a minute ago."""
+    if not library_info().supports_gpu:
+        return ()
+    return _devices_in(int(time.monotonic() // _DEVICES_KEPT_S))
+
+
+@functools.lru_cache(maxsize=1)
+def _devices_in(_period: int) -> tuple[DeviceInfo, ...]:
+    return _DEVICES.validate_python(_ask({"op": "devices"}, VOCAB_TIMEOUT_S, sees_gpus=True))
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -217,8 +244,17 @@ def _stamp(path: Path) -> _Stamp:
     return _Stamp(str(path), stat.st_size, stat.st_mtime_ns)
 
 
-def _ask(request: _Request, timeout_s: float, progress: Progress | None = None) -> object:
-    """The child's result; its own errors, an abort and a timeout become :class:`ModelError`."""
+def _ask(
+    request: _Request,
+    timeout_s: float,
+    progress: Progress | None = None,
+    *,
+    sees_gpus: bool = False,
+) -> object:
+    """The child's result; its own errors, an abort and a timeout become :class:`ModelError`.
+
+    Waking a GPU takes seconds, so most children see none.
+    """
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as noise:
         child = subprocess.Popen(
             [sys.executable, "-m", "specdash.engines.probe"],
@@ -228,8 +264,7 @@ def _ask(request: _Request, timeout_s: float, progress: Progress | None = None) 
             text=True,
             encoding="utf-8",
             cwd=_PROJECT_ROOT,
-            # Nothing asked here needs a GPU, and waking one takes seconds.
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+            env=dict(os.environ) if sees_gpus else {**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         )
         timed_out = threading.Event()
 

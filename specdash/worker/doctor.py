@@ -205,13 +205,18 @@ def _self_check(settings: Settings) -> Examination:
 
 
 def _gpu(_settings: Settings) -> Examination:
-    found = gpus()
-    if not found:
-        return Examination("GPU", "ok", "none that an NVIDIA driver lists")
-    names = [
-        gpu.name
-        if gpu.free_bytes is None
-        else f"{gpu.name} ({humanize.naturalsize(gpu.free_bytes, binary=True)} free)"
-        for gpu in found
-    ]
-    return Examination("GPU", "ok", f"{', '.join(names)}, driver {driver_version()}")
+    from specdash.engines.probe_client import library_devices
+
+    names = [_gpu_words(gpu.name, gpu.free_bytes) for gpu in gpus()]
+    if names:
+        return Examination("GPU", "ok", f"{', '.join(names)}, driver {driver_version()}")
+    listed = [_gpu_words(d.description or d.name, d.free_bytes) for d in library_devices()]
+    if listed:
+        return Examination("GPU", "ok", f"{', '.join(listed)}, as llama.cpp lists them")
+    return Examination("GPU", "ok", "none that an NVIDIA driver or llama.cpp lists")
+
+
+def _gpu_words(name: str, free_bytes: int | None) -> str:
+    if free_bytes is None:
+        return name
+    return f"{name} ({humanize.naturalsize(free_bytes, binary=True)} free)"

@@ -10,6 +10,7 @@ import psutil
 
 from specdash.domain.memory import (
     KV_BYTES_PER_ELEMENT,
+    LARGE_SHARE,
     MemoryEstimate,
     MemorySettings,
     ModelShape,
@@ -22,9 +23,10 @@ from specdash.gguf.shape import model_shape
 from specdash.store.experiment_request import ExperimentRequest
 from specdash.store.models import header_facts
 from specdash.store.views import ModelView
-from specdash.worker.gpu import free_gpu_bytes
+from specdash.worker.gpu import GpuRoom, gpu_room
 
 Level = Literal["ok", "warn", "error"]
+SLOWS_DOWN = "pages are swapped, and drafting slows things down more than it can win"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +45,38 @@ def estimate_request(
     shapes = _shapes(target, drafts)
     if shapes is None:
         return None
-    generation = request.generation
-    settings = _memory_settings(target, request)
-    return estimate_memory(shapes[0], settings, shapes[1:], generation.draft_gpu_layers)
+    return estimate_memory(shapes[0], _memory_settings(target, request), shapes[1:])
 
 
 def memory_checks(
     target: ModelView, drafts: Sequence[ModelView], request: ExperimentRequest
 ) -> Iterator[Check]:
-    """Host memory, then GPU memory when layers go there and its size is known."""
-    if request.generation.kv_type not in KV_BYTES_PER_ELEMENT:
+    """GPU memory where layers go there and its size is known, then host memory."""
+    generation = request.generation
+    kv_types = {generation.kv_type, generation.draft_kv_type or generation.kv_type}
+    if not kv_types <= KV_BYTES_PER_ELEMENT.keys():
         return  # the engine refuses the type by name
     estimate = estimate_request(target, drafts, request)
     shapes = _shapes(target, drafts)
     if estimate is None or shapes is None:
         yield Check("warn", "memory", "The memory need is unknown: the header lacks the sizes.")
         return
-    if estimate.gpu_bytes:
-        yield from _gpu_checks(estimate.gpu_bytes)
+    room = gpu_room() if estimate.gpu_bytes else None
+    is_shared = room is not None and room.shares_host_memory
+    if is_shared:
+        estimate = estimate.in_host_memory()
+    elif room is not None:
+        yield _gpu_check(estimate.gpu_bytes, room)
     memory = psutil.virtual_memory()
-    needed, free = _size(estimate.total_bytes), _size(memory.available)
     if estimate.total_bytes <= memory.available:
-        yield Check("ok", "memory", f"About {needed} of memory are needed, {free} are free.")
+        yield _fitting(estimate.total_bytes, memory.available, memory.total)
         return
     fits = largest_context(
         shapes[0],
         _memory_settings(target, request),
         memory.available,
         shapes[1:],
-        request.generation.draft_gpu_layers,
+        gpu_shares_memory=is_shared,
     )
     advice = (
         f"A context of {fits} tokens would fit."
@@ -80,24 +85,49 @@ def memory_checks(
     )
     level: Level = "error" if estimate.total_bytes > memory.total else "warn"
     yield Check(
-        level, "memory", f"About {needed} of memory are needed, only {free} are free. {advice}"
+        level,
+        "memory",
+        f"{_need(estimate.total_bytes, memory.total)}, only {_size(memory.available)} are free: "
+        f"{SLOWS_DOWN}. {advice}",
     )
 
 
-def _gpu_checks(needed_bytes: int) -> Iterator[Check]:
-    free = free_gpu_bytes()
-    if free is None:
-        return  # without a known GPU the check of the layers says what is so
-    needed = _size(needed_bytes)
-    if needed_bytes <= free:
-        yield Check("ok", "gpu_layers", f"About {needed} of GPU memory, {_size(free)} are free.")
-    else:
-        yield Check(
+def _fitting(needed_bytes: int, free_bytes: int, total_bytes: int) -> Check:
+    """What is free is the point from which drafting slows things down."""
+    if needed_bytes > LARGE_SHARE * total_bytes:
+        return Check(
             "warn",
-            "gpu_layers",
-            f"About {needed} of GPU memory are needed, only {_size(free)} are free. Put fewer "
-            "layers there or shorten the context.",
+            "memory",
+            f"{_need(needed_bytes, total_bytes)}; {_size(free_bytes)} are free, so it fits, and "
+            f"leaves little. Once other programs need it, {SLOWS_DOWN}.",
         )
+    return Check(
+        "ok",
+        "memory",
+        f"{_need(needed_bytes, total_bytes)}, {_size(free_bytes)} are free. Above that "
+        f"{SLOWS_DOWN}.",
+    )
+
+
+def _need(needed_bytes: int, total_bytes: int) -> str:
+    share = needed_bytes / total_bytes
+    words = "under 1 %" if share < 0.01 else f"{share:.0%}".replace("%", " %")
+    return f"About {_size(needed_bytes)} of memory are needed, {words} of this machine's"
+
+
+def _gpu_check(needed_bytes: int, room: GpuRoom) -> Check:
+    needed, free = _size(needed_bytes), _size(room.free_bytes)
+    share = f"{needed_bytes / room.total_bytes * 100:.0f} %"
+    if needed_bytes <= room.free_bytes:
+        return Check(
+            "ok", "gpu_layers", f"About {needed} of GPU memory, {share} of it; {free} are free."
+        )
+    return Check(
+        "warn",
+        "gpu_layers",
+        f"About {needed} of GPU memory are needed, {share} of it, only {free} are free. Put fewer "
+        "layers there or shorten the context.",
+    )
 
 
 def _shapes(target: ModelView, drafts: Sequence[ModelView]) -> list[ModelShape] | None:
@@ -124,6 +154,8 @@ def _memory_settings(target: ModelView, request: ExperimentRequest) -> MemorySet
         flash_attn=generation.flash_attn != "off",
         n_outputs=max((arm.n_max for arm in request.arms), default=0) + 1,
         gpu_layers=generation.gpu_layers,
+        draft_gpu_layers=generation.draft_gpu_layers,
+        draft_kv_type=generation.draft_kv_type,
         repacked=repacked,
     )
 

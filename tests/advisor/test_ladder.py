@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from specdash.advisor.decision import Ratio
-from specdash.advisor.ladder import Forecast, climb, family_of, lookup_bytes, rung_of, size_words
+from specdash.advisor.ladder import (
+    Forecast,
+    MemoryPrice,
+    MemoryRoom,
+    climb,
+    family_of,
+    lookup_bytes,
+    rung_of,
+    size_words,
+)
 from specdash.domain.arms import parse_arm
 
 MIB = 1 << 20
@@ -18,7 +27,8 @@ def forecast(
     parsed = parse_arm(arm)
     ratio = None if value is None else Ratio(value, value * 0.9, value * 1.1, n)
     prompts = {} if value is None else {i: value * (1 + spread * (i % 3 - 1)) for i in range(n)}
-    return Forecast(arm, rung_of(parsed), family_of(parsed), ratio, prompts, memory_bytes)
+    price = MemoryPrice(memory_bytes)
+    return Forecast(arm, rung_of(parsed), family_of(parsed), ratio, prompts, price)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +97,7 @@ def test_what_does_not_fit_is_told_with_both_sizes() -> None:
             forecast("draft-simple:model=d", 2.0, memory_bytes=3000 * MIB),
             forecast("draft-simple:model=e", 1.9, memory_bytes=2000 * MIB),
         ],
-        free_bytes=1000 * MIB,
+        room=MemoryRoom(1000 * MIB),
     )
     assert rungs[1].state == "too-large"
     assert rungs[1].words == (
@@ -103,7 +113,7 @@ def test_one_draft_that_fits_opens_the_rung() -> None:
             forecast("draft-simple:model=d", 2.0, memory_bytes=3000 * MIB),
             forecast("draft-simple:model=e", 1.9, memory_bytes=200 * MIB),
         ],
-        free_bytes=1000 * MIB,
+        room=MemoryRoom(1000 * MIB),
     )
     assert (rungs[1].state, rungs[1].best_arm) == ("open", "draft-simple:model=e")
 

@@ -1,6 +1,6 @@
 """Which arms are measured."""
 
-from specdash.advisor.ladder import Forecast, climb
+from specdash.advisor.ladder import Forecast, MemoryRoom, climb
 from specdash.advisor.shortlist import Shortlist, choose
 from tests.advisor.test_ladder import MIB, forecast
 
@@ -75,8 +75,9 @@ def test_an_arm_of_a_closed_rung_or_without_room_in_memory_is_not_chosen() -> No
         forecast("draft-simple:model=d", 1.0),
         forecast("draft-simple:model=big", 3.0, memory_bytes=2000 * MIB),
     ]
-    rungs = climb(grid, free_bytes=1000 * MIB)
-    found = choose(grid, rungs, budget_s=1000, cost_s=lambda _f: 1.0, free_bytes=1000 * MIB, most=6)
+    room = MemoryRoom(1000 * MIB)
+    rungs = climb(grid, room=room)
+    found = choose(grid, rungs, budget_s=1000, cost_s=lambda _f: 1.0, room=room, most=6)
     assert [f.arm for f in found.chosen] == ["ngram-simple"]
 
 

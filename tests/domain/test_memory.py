@@ -108,6 +108,28 @@ def test_layers_on_the_gpu_leave_the_host() -> None:
     assert 0 < some.gpu_bytes < all_layers.gpu_bytes
 
 
+def test_drafts_have_layers_and_a_kv_type_of_their_own() -> None:
+    def of(settings: MemorySettings) -> dict[str, int]:
+        return {p.name: p.n_bytes for p in estimate_memory(SMOL, settings, [SMOL]).parts}
+
+    own = of(MemorySettings(4096, draft_kv_type="q8_0"))
+    assert own["target KV cache"] / MIB == pytest.approx(90.0, abs=0.01)
+    assert own["draft KV cache"] / MIB == pytest.approx(47.81, abs=0.01)
+    on_gpu = of(MemorySettings(4096, draft_gpu_layers=-1))
+    assert (on_gpu["target weights"], on_gpu["draft weights"]) == (SMOL.weights_bytes, 0)
+
+
+def test_a_gpu_without_memory_of_its_own_takes_the_hosts() -> None:
+    on_gpu = estimate_memory(SMOL, MemorySettings(4096, gpu_layers=-1))
+    shared = on_gpu.in_host_memory()
+    assert shared.total_bytes == on_gpu.total_bytes + on_gpu.gpu_bytes
+    assert shared.gpu_bytes == 0
+    settings = MemorySettings(8192, gpu_layers=-1)
+    alone = largest_context(SMOL, settings, 200 * MIB)
+    assert alone is not None
+    assert alone > (largest_context(SMOL, settings, 200 * MIB, gpu_shares_memory=True) or 0)
+
+
 def test_the_largest_context_fits_and_the_next_does_not() -> None:
     settings = MemorySettings(8192)
     free = 300 * MIB

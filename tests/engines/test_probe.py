@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,9 +10,11 @@ from specdash.domain.pairing import PairVerdict
 from specdash.domain.workload import Message, Prompt
 from specdash.engines import probe_client
 from specdash.engines.probe_client import (
+    DeviceInfo,
     check_pair_files,
     check_pairs,
     count_prompt_tokens,
+    library_devices,
     library_info,
     read_vocab,
     repacks_weights,
@@ -180,3 +183,53 @@ def test_whether_weights_are_repacked_is_asked_without_loading_them() -> None:
     if demo is None:
         pytest.skip("the demo model is not installed")
     assert repacks_weights(demo) in (True, False)
+
+
+def test_gpus_are_seen_where_they_are_asked_about_and_hidden_elsewhere(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "specdash/engines"
+    package.mkdir(parents=True)
+    (package / "probe.py").write_text(
+        "import json, os\n"
+        "seen = os.environ['CUDA_VISIBLE_DEVICES']\n"
+        "info = dict(version='v', library_version='1', commit=None, build=seen)\n"
+        "print(json.dumps({'result': {**info, 'supports_gpu': bool(seen)}}))\n"
+    )
+    monkeypatch.setattr(probe_client, "_PROJECT_ROOT", tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert library_info.__wrapped__().supports_gpu
+    hidden = probe_client._ask({"op": "vocab"}, 60.0)
+    assert isinstance(hidden, dict)
+    assert hidden["build"] == ""
+
+
+def test_a_build_for_the_cpu_is_not_asked_for_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = SimpleNamespace(supports_gpu=False)
+    monkeypatch.setattr(probe_client, "library_info", lambda: info)
+    monkeypatch.setattr(probe_client, "_ask", lambda *_, **__: pytest.fail("a child was started"))
+    assert library_devices() == ()
+
+
+def test_devices_are_those_the_child_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = {
+        "name": "Vulkan0",
+        "description": "Radeon",
+        "total_bytes": 8,
+        "free_bytes": 5,
+        "shares_host_memory": False,
+    }
+    info = SimpleNamespace(supports_gpu=True)
+    monkeypatch.setattr(probe_client, "library_info", lambda: info)
+    monkeypatch.setattr(probe_client, "_ask", lambda *_, **__: [device])
+    probe_client._devices_in.cache_clear()
+    try:
+        assert library_devices() == (DeviceInfo(**device),)
+    finally:
+        probe_client._devices_in.cache_clear()
+
+
+def test_the_child_lists_the_gpus_of_this_build() -> None:
+    answer = probe_client._ask({"op": "devices"}, 60.0, sees_gpus=True)
+    assert isinstance(answer, list)
+    assert bool(answer) == library_info().supports_gpu

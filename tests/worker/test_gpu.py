@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
+from specdash.engines.probe_client import DeviceInfo
+from specdash.errors import ModelError
 from specdash.worker import gpu
 from specdash.worker.machine import machine_facts
 
@@ -72,3 +74,34 @@ def test_gpus_are_part_of_the_machines_identity_and_the_driver_is_not(
     assert (with_one["gpus"], without["gpus"]) == (["GPU 0"], [])
     assert (with_one["gpu_driver"], updated["gpu_driver"]) == ("580.1", "590.2")
     assert with_one["fingerprint"] == updated["fingerprint"] != without["fingerprint"]
+
+
+def _listed(monkeypatch: pytest.MonkeyPatch, *devices: DeviceInfo) -> None:
+    monkeypatch.setattr(gpu, "library_devices", lambda: devices)
+
+
+def test_room_is_what_the_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    _library(monkeypatch, [3 * GIB, GIB])
+    monkeypatch.setattr(gpu, "library_devices", lambda: pytest.fail("llama.cpp was asked"))
+    assert gpu.gpu_room() == gpu.GpuRoom(4 * GIB, 16 * GIB)
+    _library(monkeypatch, [0])
+    assert gpu.gpu_room() == gpu.GpuRoom(0, 8 * GIB)
+
+
+def test_where_no_driver_tells_it_is_what_llama_cpp_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlInit", _absent)
+    _listed(monkeypatch, DeviceInfo("Vulkan0", "Radeon", 8 * GIB, 5 * GIB, False))
+    assert gpu.gpu_room() == gpu.GpuRoom(5 * GIB, 8 * GIB)
+    _listed(monkeypatch, DeviceInfo("MTL0", "Apple M4", 12 * GIB, 10 * GIB, True))
+    assert gpu.gpu_room() == gpu.GpuRoom(10 * GIB, 12 * GIB, shares_host_memory=True)
+    _listed(monkeypatch, DeviceInfo("SYCL0", "Arc", None, None, False))
+    assert gpu.gpu_room() is None
+
+
+def test_without_a_library_to_ask_the_room_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise ModelError("llama_cpp cannot be imported.")
+
+    monkeypatch.setattr(pynvml, "nvmlInit", _absent)
+    monkeypatch.setattr(gpu, "library_devices", refuse)
+    assert gpu.gpu_room() is None

@@ -1,5 +1,6 @@
 """Checks before queueing: what is said beside which field."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,13 +9,16 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from specdash.domain.arms import parse_arm
+from specdash.domain.memory import MemoryEstimate, MemoryPart
 from specdash.domain.pairing import PairVerdict
 from specdash.engines.base import GenerationSettings
 from specdash.errors import UsageError
 from specdash.store.experiment_request import ExperimentRequest
-from specdash.store.models import scan
+from specdash.store.models import resolve_model, scan
+from specdash.store.session import read_session
 from specdash.worker import duration, load_check, memory_check
 from specdash.worker import preflight as module
+from specdash.worker.gpu import GpuRoom
 from specdash.worker.preflight import Check, preflight
 from tests.helpers.gguf_files import write_model
 from tests.helpers.seeding import (
@@ -123,7 +127,8 @@ def test_too_little_memory_names_what_would_fit(
     set_memory(monkeypatch, available=1 << 20)
     ((level, text),) = by_field(preflight(engine, request_), "memory")
     assert level == "warn"
-    assert text.endswith("only 1.0 MiB are free. No context fits; choose smaller models.")
+    assert "only 1.0 MiB are free: pages are swapped" in text
+    assert text.endswith(" No context fits; choose smaller models.")
 
 
 def test_too_many_threads_are_warned_of(engine: Engine, request_: ExperimentRequest) -> None:
@@ -147,13 +152,97 @@ def test_gpu_memory_is_compared_where_it_is_known(
     engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "library_info", lambda: SimpleNamespace(supports_gpu=True))
-    monkeypatch.setattr(memory_check, "free_gpu_bytes", lambda: GIB)
+    monkeypatch.setattr(memory_check, "gpu_room", lambda: GpuRoom(GIB, 2 * GIB))
     asked = with_generation(request_, gpu_layers=-1)
-    assert by_field(preflight(engine, asked), "gpu_layers")[0][0] == "ok"
-    monkeypatch.setattr(memory_check, "free_gpu_bytes", lambda: 1)
+    ((level, text),) = by_field(preflight(engine, asked), "gpu_layers")
+    assert level == "ok"
+    assert re.fullmatch(r"About .*iB of GPU memory, \d+ % of it; 1\.0 GiB are free\.", text)
+    monkeypatch.setattr(memory_check, "gpu_room", lambda: GpuRoom(1, 2 * GIB))
     ((level, text),) = by_field(preflight(engine, asked), "gpu_layers")
     assert level == "warn"
     assert "only 1 Byte are free" in text
+
+
+def test_a_gpu_that_shares_the_hosts_memory_adds_to_its_need(
+    engine: Engine, request_: ExperimentRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "library_info", lambda: SimpleNamespace(supports_gpu=True))
+    asked = with_generation(request_, gpu_layers=-1)
+    estimate = MemoryEstimate((MemoryPart("program", GIB),), (MemoryPart("weights", 8 * GIB),))
+    monkeypatch.setattr(memory_check, "estimate_request", lambda *_: estimate)
+    room = GpuRoom(16 * GIB, 16 * GIB)
+    monkeypatch.setattr(memory_check, "gpu_room", lambda: room)
+    assert by_field(preflight(engine, asked), "memory")[0][0] == "ok"
+    shared = replace(room, shares_host_memory=True)
+    monkeypatch.setattr(memory_check, "gpu_room", lambda: shared)
+    checks = preflight(engine, asked)
+    assert by_field(checks, "gpu_layers") == []
+    ((level, text),) = by_field(checks, "memory")
+    assert level == "warn"
+    assert text.startswith("About 9.0 GiB of memory are needed, 56 % of this machine's, only 8.0")
+
+
+@pytest.mark.parametrize(
+    ("needed", "available", "level", "text"),
+    [
+        (
+            2 * GIB,
+            8 * GIB,
+            "ok",
+            "About 2.0 GiB of memory are needed, 12 % of this machine's, 8.0 GiB are free. Above "
+            "that pages are swapped, and drafting slows things down more than it can win.",
+        ),
+        (
+            14 * GIB,
+            15 * GIB,
+            "warn",
+            "About 14.0 GiB of memory are needed, 88 % of this machine's; 15.0 GiB are free, so it "
+            "fits, and leaves little. Once other programs need it, pages are swapped, and drafting "
+            "slows things down more than it can win.",
+        ),
+        (
+            14 * GIB,
+            8 * GIB,
+            "warn",
+            "About 14.0 GiB of memory are needed, 88 % of this machine's, only 8.0 GiB are free: "
+            "pages are swapped, and drafting slows things down more than it can win. A context of "
+            "1024 tokens would fit.",
+        ),
+        (20 * GIB, 8 * GIB, "error", "About 20.0 GiB of memory are needed, 125 % of this"),
+        (1 << 20, 8 * GIB, "ok", "About 1.0 MiB of memory are needed, under 1 % of this machine's"),
+    ],
+)
+def test_the_need_is_a_share_of_the_machine_with_the_point_where_it_slows_down(
+    engine: Engine,
+    request_: ExperimentRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    needed: int,
+    available: int,
+    level: str,
+    text: str,
+) -> None:
+    set_memory(monkeypatch, available=available)
+    estimate = MemoryEstimate((MemoryPart("all", needed),))
+    monkeypatch.setattr(memory_check, "estimate_request", lambda *_: estimate)
+    ((found, words),) = by_field(preflight(engine, request_), "memory")
+    assert found == level
+    assert words.startswith(text)
+
+
+def test_the_drafts_own_kv_type_counts(engine: Engine, request_: ExperimentRequest) -> None:
+    asked = replace(request_, arms=(parse_arm("draft-simple:model=draft"),))
+    with read_session(engine) as session:
+        target, draft = (resolve_model(session, name) for name in ("target", "draft"))
+
+    def draft_cache(kv_type: str | None) -> int:
+        estimate = memory_check.estimate_request(
+            target, (draft,), with_generation(asked, draft_kv_type=kv_type)
+        )
+        assert estimate is not None
+        return {p.name: p.n_bytes for p in estimate.parts}["draft KV cache"]
+
+    assert draft_cache("f32") == 2 * draft_cache(None) == 2 * draft_cache("f16")
 
 
 def test_a_quantised_cache_without_flash_attention_is_an_error(
