@@ -141,6 +141,14 @@ class SplitFacts:
     """Between plain and chunked decoding, over the positions up to the split."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldMemory:
+    """Most that an engine's processes held at once, in bytes; ``None`` is unknown."""
+
+    peak_rss_bytes: int | None = None
+    device_bytes: int | None = None
+
+
 class Engine(Protocol):
     """A loaded target with its arms. Created, used and closed inside the runner process."""
 
@@ -214,4 +222,13 @@ class ParallelEngine(Engine, Protocol):
 
     def sweep(self, arm: Arm, prompts: Sequence[PreparedPrompt], n_parallel: int) -> Sweep:
         """Every prompt once, each cold, ``n_parallel`` of them in flight until none is left."""
+        ...
+
+
+@runtime_checkable
+class MeteredEngine(Engine, Protocol):
+    """An engine whose processes run on this machine, so that their memory can be looked at."""
+
+    def held(self) -> HeldMemory:
+        """Asked once the work is done, before :meth:`close`."""
         ...

@@ -1,7 +1,7 @@
 """The embedded engine: llama.cpp's C API driven in this process, greedy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from specdash.domain.arms import Arm, MethodCall
 from specdash.domain.calibration import Calibration, CalibrationPlan
@@ -15,6 +15,7 @@ from specdash.drafting.factory import make_chain
 from specdash.engines.base import (
     ArmReadiness,
     GenerationSettings,
+    HeldMemory,
     ModelFile,
     PreparedPrompt,
     RunRecord,
@@ -24,9 +25,11 @@ from specdash.engines.chat import render_chat
 from specdash.engines.flags import run_flags
 from specdash.engines.llama_cpp_calibration import calibrate
 from specdash.engines.llama_cpp_context import LlamaContext, check_settings
+from specdash.engines.llama_cpp_devices import gpu_devices
 from specdash.engines.llama_cpp_draft import LoadedDraft
 from specdash.engines.llama_cpp_library import build_facts, start_library
 from specdash.engines.llama_cpp_loop import Generation, generate
+from specdash.engines.llama_cpp_memory import MemoryMeter
 from specdash.engines.llama_cpp_model import LlamaModel
 from specdash.engines.llama_cpp_split import PlainRows, explain_split
 from specdash.engines.llama_cpp_trial import repacked_weights_work
@@ -50,6 +53,7 @@ class LlamaCppEngine:
         self._drafts: dict[str, LoadedDraft] = {}
         self._can_drop: bool | None = None
         self._plain_rows = PlainRows()
+        self._meter: MemoryMeter | None = None
         self._n_ctx = 0
 
     def load(
@@ -58,6 +62,7 @@ class LlamaCppEngine:
         """Load everything; a draft that cannot be loaded makes its arms unsupported, no more."""
         check_settings(settings)
         start_library()
+        meter = self._meter = MemoryMeter()
         model = self._model = LlamaModel(
             target.path, name=target.name, gpu_layers=settings.gpu_layers
         )
@@ -70,13 +75,22 @@ class LlamaCppEngine:
         self._n_ctx = min(settings.n_ctx, trained) if trained > 0 else settings.n_ctx
         settings = self._settings = replace(settings, n_ctx=self._n_ctx)
         context = self._context = LlamaContext(model, settings, n_outputs=_USUAL_OUTPUTS)
-        self._drafts = {ref: LoadedDraft(file, settings) for ref, file in drafts.items()}
+        target_facts = {
+            **model.facts(),
+            "context_buffers_mib": context.buffers,
+            "after_load": meter.read(),
+        }
+        draft_facts: dict[str, object] = {}
+        for ref, file in drafts.items():
+            draft = self._drafts[ref] = LoadedDraft(file, settings)
+            draft_facts[ref] = {**draft.facts(), "after_load": meter.read()}
         template = model.chat_template
         return {
             "name": self.name,
             **build_facts(),
-            "target": {**model.facts(), "context_buffers_mib": context.buffers},
-            "drafts": {ref: draft.facts() for ref, draft in self._drafts.items()},
+            "devices": {device.name: asdict(device) for device in gpu_devices()},
+            "target": target_facts,
+            "drafts": draft_facts,
             "repacked_weights": repacked_weights_work(),
             "flash_attn": context.flash_attn,
             "n_ctx": self._n_ctx,
@@ -201,6 +215,11 @@ class LlamaCppEngine:
         return calibrate(
             self._loaded_context(), fitting, text, plan, n_ctx=self._n_ctx, progress=progress
         )
+
+    def held(self) -> HeldMemory:
+        """Of this process."""
+        on_device = self._meter.device_bytes() if self._meter is not None else None
+        return HeldMemory(peak_rss_bytes(), on_device)
 
     def close(self) -> None:
         """Free contexts before their models."""

@@ -8,6 +8,7 @@ from specdash.domain.workload import Prompt, content_hash
 from specdash.engines.base import (
     ArmReadiness,
     GenerationSettings,
+    HeldMemory,
     ModelFile,
     PreparedPrompt,
     RunRecord,
@@ -23,7 +24,7 @@ from specdash.engines.llama_server_managed import ManagedServers
 from specdash.engines.llama_server_metrics import count_run
 from specdash.engines.llama_server_remote import RemoteServers
 from specdash.engines.parallel import in_flight
-from specdash.engines.process_memory import peak_rss_bytes
+from specdash.engines.process_memory import peak_rss_bytes, private_bytes
 from specdash.engines.prometheus import Scrape
 from specdash.engines.room import CAPPED, room_for
 from specdash.errors import EngineError, UsageError
@@ -48,6 +49,7 @@ class LlamaServerEngine:
         self._settings = GenerationSettings()
         self._template: str | None = None
         self._n_ctx = 0
+        self._most_bytes: int | None = None
 
     def load(
         self, target: ModelFile, drafts: Mapping[str, ModelFile], settings: GenerationSettings
@@ -116,12 +118,14 @@ class LlamaServerEngine:
         before = served.client.metrics()
         done = self._ask(served, prompt)
         after = served.client.metrics()
+        self._look_at_memory(served)
         return self._record(arm, served, prompt, done, before=before, after=after)
 
     def sweep(self, arm: Arm, prompts: Sequence[PreparedPrompt], n_parallel: int) -> Sweep:
         """Requests in flight share target passes, so no run of a sweep has counts of passes."""
         served = self._host.serve(arm, n_parallel)
         answers, wall_s = in_flight(lambda prompt: self._ask(served, prompt), prompts, n_parallel)
+        self._look_at_memory(served)
         pairs = zip(prompts, answers, strict=True)
         return Sweep(tuple(self._record(arm, served, p, done) for p, done in pairs), wall_s)
 
@@ -131,9 +135,22 @@ class LlamaServerEngine:
         """The server shows no logits; with speculation it reports every probability as 1."""
         return None
 
+    def held(self) -> HeldMemory:
+        """Of all servers of ours that were loaded at once; nothing of servers of others."""
+        return HeldMemory(self._most_bytes)
+
     def close(self) -> None:
         """Stop what was started here; servers of others go on."""
         self._host.close()
+
+    def _look_at_memory(self, served: ServedArm) -> None:
+        """The peak of the one that answered, and what the others hold by themselves."""
+        if served.process is None:
+            return
+        sizes = [peak_rss_bytes(served.process.pid), *map(private_bytes, served.beside)]
+        known = [size for size in sizes if size is not None]
+        if len(known) == len(sizes):
+            self._most_bytes = max(sum(known), self._most_bytes or 0)
 
     def _ask(self, served: ServedArm, prompt: PreparedPrompt) -> Completion:
         settings = self._settings
@@ -192,7 +209,7 @@ class LlamaServerEngine:
                 *served.flags,
                 *counted.flags,
             ),
-            peak_rss_bytes=None if served.pid is None else peak_rss_bytes(served.pid),
+            peak_rss_bytes=None if served.process is None else peak_rss_bytes(served.process.pid),
         )
 
 

@@ -19,8 +19,10 @@ class ServedArm:
     """``None`` where the build does not say."""
     why_not: str | None = None
     """Its own words where it serves without the speculation it was asked for."""
-    pid: int | None = None
     process: ServerProcess | None = None
+    """``None`` where somebody else runs it."""
+    beside: tuple[int, ...] = ()
+    """Process ids of our other servers that stay loaded meanwhile."""
     flags: tuple[str, ...] = ()
     """What every run of it carries."""
     n_max: int | None = None

@@ -133,8 +133,8 @@ class ManagedServers:
             running.client,
             speculates,
             why_not=None if speculates or arm.is_off else self._reason(arm, running),
-            pid=running.process.pid,
             process=running.process,
+            beside=self._loaded_pool().pids_beside(running),
             flags=flags,
             n_max=None if arm.is_off else arm.n_max,
         )
@@ -155,21 +155,22 @@ class ManagedServers:
         return resolved
 
     def _start(self, arm: Arm, n_parallel: int = 1, *, unused: bool = False) -> RunningServer:
-        if self._pool is None or self._binary is None:
-            raise EngineError("The llama-server engine is not loaded.", "Call load first.")
+        binary = self._binary
+        if binary is None:
+            raise _not_loaded()
         flags = [
             *common_flags(
-                self._binary,
+                binary,
                 self._target,
                 self._settings,
                 n_parallel=n_parallel,
                 repack=self._repack,
             ),
-            *arm_flags(self._binary, arm, self._drafts, self._settings),
+            *arm_flags(binary, arm, self._drafts, self._settings),
             *extra_flags(self._app.llama_server_args, arm),
         ]
         try:
-            running = self._pool.get(flags, self._bytes(arm, n_parallel), unused=unused)
+            running = self._loaded_pool().get(flags, self._bytes(arm, n_parallel), unused=unused)
         except EngineError as error:
             raise failed_start(error, self._target.name) from error
         if not running.was_identified:
@@ -179,6 +180,11 @@ class ManagedServers:
             if self._model is None:
                 self._model = model
         return running
+
+    def _loaded_pool(self) -> ServerPool:
+        if self._pool is None:
+            raise _not_loaded()
+        return self._pool
 
     def _reason(self, arm: Arm, running: RunningServer) -> str:
         if arm not in self._reasons:
@@ -201,6 +207,10 @@ class ManagedServers:
             weights * (2 if self._repack else 1)
             + n_parallel * self._settings.n_ctx * _KV_BYTES_PER_TOKEN
         )
+
+
+def _not_loaded() -> EngineError:
+    return EngineError("The llama-server engine is not loaded.", "Call load first.")
 
 
 def _check_file(file: ModelFile) -> None:

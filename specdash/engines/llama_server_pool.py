@@ -67,6 +67,11 @@ class ServerPool:
     def n_running(self) -> int:
         return len(self._running)
 
+    def pids_beside(self, running: RunningServer) -> tuple[int, ...]:
+        """Process ids of the other servers that are alive."""
+        others = (s.process for s in self._running.values() if s is not running)
+        return tuple(process.pid for process in others if process.is_alive)
+
     def get(
         self, flags: Sequence[str], needed_bytes: int, *, unused: bool = False
     ) -> RunningServer:

@@ -1,4 +1,4 @@
-"""Parts of the experiment page: equality of the texts, chained methods, memory, warnings."""
+"""Parts of the experiment page: equality of the texts, chained methods, warnings."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,11 +6,9 @@ import streamlit as st
 
 from specdash.domain.comparability import ARM_KEY_FIELDS, label, shown
 from specdash.store.views import ExperimentReport, ExperimentView, RunView
-from specdash.ui import components, data, equality, memory, pair_rows, rows, tables
+from specdash.ui import components, data, equality, rows, tables
 from specdash.ui import format as fmt
-from specdash.ui.rows import Row
 
-_SHORT_OF_MEMORY = 0.8
 _UNREAD = "Could not be read"
 
 
@@ -122,110 +120,3 @@ def chained_methods(report: ExperimentReport) -> None:
         )
         tables.show_rows(shown, alt="Counters of each chained method", key="drafters_table")
         components.export_buttons(shown, f"experiment-{experiment_id}-methods")
-
-
-def memory_part(report: ExperimentReport, runs: Sequence[RunView]) -> None:
-    """Peak against estimate, the share of the machine, other sets of models, buffers."""
-    peak = max((r.peak_rss_bytes for r in runs if r.peak_rss_bytes is not None), default=None)
-    if peak is None:
-        return
-    st.subheader("Memory")
-    experiment = report.experiment
-    found = _sets(report)
-    own = next((m for m in found if m.experiment_id == experiment.experiment_id), None)
-    total = experiment.machine_facts.get("memory_bytes")
-    share = peak / total if isinstance(total, int) and total else None
-    with st.container(horizontal=True):
-        st.metric("Measured peak", fmt.size(peak))
-        if own is not None and own.estimated_bytes is not None:
-            st.metric("Estimated before", fmt.size(own.estimated_bytes))
-        if share is not None:
-            st.metric("Share of the machine's memory", fmt.percent(share))
-    st.caption(memory_words(experiment.engine))
-    _pressure(experiment.environment, peak, share)
-    if len(found) > 1:
-        st.markdown("**This target with the same settings, alone and with its drafts**")
-        shown = pair_rows.memory_rows(found)
-        tables.show_rows(
-            shown,
-            alt="Peak memory of the target alone and with each draft",
-            key="sets_table",
-            links={"Result": "open"},
-        )
-    buffers = buffer_rows(experiment.environment)
-    if buffers:
-        with st.expander("Buffers as the library reports them", icon=":material/memory:"):
-            tables.show_rows(buffers, alt="Buffers of every model", key="buffers_table")
-
-
-def memory_words(engine: str) -> str:
-    """Whose memory the peak is, and which models that process holds."""
-    if engine == "llama-server":
-        return (
-            "Peak resident memory of one llama-server, the largest of those that ran: each holds "
-            "the target and the draft of the arm it serves, not the drafts of other arms."
-        )
-    return (
-        "Peak resident memory of the measuring process, which holds the target and every draft of "
-        "the experiment at once."
-    )
-
-
-def _sets(report: ExperimentReport) -> list[memory.LoadMemory]:
-    """Newest measured sets of models with this target, context and KV type, this one included."""
-    experiment = report.experiment
-    loads = data.measured_loads()
-    here = [x for x in loads if x.experiment_id == experiment.experiment_id]
-    others = [x for x in loads if x.target_hash == experiment.target_hash and x not in here]
-    found = memory.measured_memory([*here, *others], data.models(), experiment.machine or "")
-    generation = experiment.generation
-    return [
-        m
-        for m in found
-        if m.target.content_hash == experiment.target_hash
-        and (m.n_ctx, m.kv_type) == (generation.get("n_ctx"), generation.get("kv_type"))
-    ]
-
-
-def _pressure(environment: Mapping[str, object], peak: int, share: float | None) -> None:
-    start = environment.get("start")
-    free = start.get("memory_available_bytes") if isinstance(start, Mapping) else None
-    if isinstance(free, int) and peak > free:
-        st.warning(
-            f"Only {fmt.size(free)} were free when it started, less than the peak. The system had "
-            "to swap or drop pages, which slows drafting down more than it can win.",
-            icon=":material/warning:",
-        )
-    elif share is not None and share > _SHORT_OF_MEMORY:
-        st.warning(
-            "Little memory is left beside this. Once other programs need it, pages are swapped, "
-            "and drafting then slows things down; a smaller draft or context leaves room.",
-            icon=":material/warning:",
-        )
-    elif isinstance(free, int):
-        st.caption(
-            f"{fmt.size(free)} were free when it started. Drafting begins to slow things down "
-            "where both models no longer fit there and pages are swapped."
-        )
-
-
-def buffer_rows(environment: Mapping[str, object]) -> list[Row]:
-    """Weights, KV cache and compute buffers of target and drafts, in MiB."""
-    engine = environment.get("engine")
-    if not isinstance(engine, Mapping):
-        return []
-    models = [("target", engine.get("target"))]
-    drafts = engine.get("drafts")
-    if isinstance(drafts, Mapping):
-        models += [(f"draft {name}", facts) for name, facts in drafts.items()]
-    found: list[Row] = []
-    for role, facts in models:
-        if not isinstance(facts, Mapping):
-            continue
-        for kind in ("buffers_mib", "context_buffers_mib"):
-            sizes = facts.get(kind)
-            if isinstance(sizes, Mapping):
-                found += [
-                    {"Model": role, "Buffer": name, "Size (MiB)": n} for name, n in sizes.items()
-                ]
-    return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 import psutil
 
@@ -17,6 +18,8 @@ from specdash.worker.memory_check import estimate_request
 from specdash.worker.request import default_n_ctx
 
 _ANY_DRAFT = "draft-simple:model=draft"
+MemorySettingsKey: TypeAlias = tuple[int, str, str, int, int]
+"""Context, KV types and GPU layers: sets of models that differ in them take different memory."""
 _KNOWN_SETTINGS = frozenset(f.name for f in fields(GenerationSettings))
 
 
@@ -45,6 +48,7 @@ class LoadMemory:
     drafts: tuple[ModelView, ...]
     n_ctx: int
     kv_type: str
+    settings_key: MemorySettingsKey
     estimated_bytes: int | None
     measured_bytes: int
 
@@ -73,7 +77,8 @@ def load_estimate(
 ) -> MemoryEstimate | None:
     """For the settings of a finished experiment; ``None`` where a header lacks the sizes."""
     generation = _settings(load.generation)
-    if generation.kv_type not in KV_BYTES_PER_ELEMENT:
+    kv_types = {generation.kv_type, generation.draft_kv_type or generation.kv_type}
+    if not kv_types <= KV_BYTES_PER_ELEMENT.keys():
         return None
     return _estimate(target, drafts, load.arm_texts, generation)
 
@@ -93,7 +98,8 @@ def measured_memory(
         if load.machine != machine or load.engine != DEFAULT_ENGINE:
             continue
         settings = _settings(load.generation)
-        key = (load.target_hash, *sorted(load.draft_hashes), settings.n_ctx, settings.kv_type)
+        settings_key = memory_settings_key(load.generation)
+        key = (load.target_hash, *sorted(load.draft_hashes), settings_key)
         if key in found:
             continue
         estimate = load_estimate(load, target, drafts)
@@ -103,10 +109,18 @@ def measured_memory(
             drafts=tuple(drafts),
             n_ctx=settings.n_ctx,
             kv_type=settings.kv_type,
+            settings_key=settings_key,
             estimated_bytes=estimate.total_bytes if estimate is not None else None,
             measured_bytes=load.peak_rss_bytes,
         )
     return list(found.values())
+
+
+def memory_settings_key(generation: Mapping[str, object]) -> MemorySettingsKey:
+    """Of stored generation settings, with the defaults of those that are missing."""
+    s = _settings(generation)
+    draft_kv_type = s.draft_kv_type or s.kv_type
+    return (s.n_ctx, s.kv_type, draft_kv_type, s.gpu_layers, s.draft_gpu_layers)
 
 
 def _estimate(

@@ -37,6 +37,8 @@ _DIGITS = {
     "Prefill (s)": "%.2f",
     "Size (MiB)": "%.1f",
     "Peak memory (MiB)": "%.0f",
+    "KV cache (MiB)": "%.1f",
+    "GPU memory (MiB)": "%.0f",
     "Memory of both (MiB)": "%.0f",
     "Gap of the two best logits": "%.3g",
     "Largest change by chunks": "%.3g",
@@ -78,6 +80,9 @@ _HELP = {
     "Agreement (%)": "Positions with the same token / positions of the longer text.",
     "Positions that agree (%)": "Positions with the same token / positions of the longer text.",
     "Estimate off by (%)": "(Estimated - measured) / measured.",
+    "Share of the machine (%)": "Peak memory / all memory of the machine.",
+    "KV cache (MiB)": "Of target and draft, as the library reports it.",
+    "GPU memory (MiB)": "What became less free on the GPUs while these models were loaded.",
 }
 
 

@@ -340,7 +340,8 @@ class DoneEvent(_Model):
     machine_warm: dict[str, object] = {}
     """Frequency and temperature after the warm-up."""
     machine_end: dict[str, object] = {}
-    """The same after the last run, and what other programs used on average since the warm-up."""
+    """The same after the last run with everything still loaded, what other programs used on average
+    since the warm-up, and the most memory that was held."""
     precision_reached: bool | None = None
     """``None`` where rounds were fixed beforehand."""
     budget_ended: bool | None = None

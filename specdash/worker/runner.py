@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -23,6 +24,7 @@ from specdash.domain.workload import Message, Prompt, content_hash, prompt_set_h
 from specdash.engines.base import (
     Engine,
     GenerationSettings,
+    MeteredEngine,
     ModelFile,
     ParallelEngine,
     PreparedPrompt,
@@ -206,17 +208,23 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
             steps.finish()
         if spec.concurrency:
             _sweep(spec, measuring, prepared, engine, channel)
+        held = _held(engine)
     finally:
         engine.close()
     channel.send(PhaseEvent(phase="done"))
     channel.send(
         DoneEvent(
             machine_warm=around.warm or {},
-            machine_end=around.end or {},
+            machine_end={**(around.end or {}), **held},
             precision_reached=measuring.precision_reached,
             budget_ended=measuring.budget_ended,
         )
     )
+
+
+def _held(engine: Engine) -> dict[str, object]:
+    """Nothing of an engine whose processes are not ours."""
+    return asdict(engine.held()) if isinstance(engine, MeteredEngine) else {}
 
 
 def _calibration_fields(

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from specdash.domain.arms import OFF_ARM, parse_arm
 from specdash.domain.counters import violations
 from specdash.domain.workload import Message, Prompt
+from specdash.engines import llama_cpp_draft, llama_cpp_memory
 from specdash.engines.base import GenerationSettings, ModelFile
 from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.errors import ModelError, UsageError
@@ -215,6 +217,57 @@ def test_facts_hold_the_build_and_what_the_library_reported(
     assert facts["chat_template_hash"] is None
     target = facts["target"]
     assert any("compute" in name for name in target["context_buffers_mib"])
+
+
+def test_memory_is_looked_at_after_the_target_and_after_each_draft(
+    tiny_llama: Path,
+    tiny_draft: Path,
+    tiny_settings,
+    model_file: ToFile,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Once when the meter is made, once a model, once at the end.
+    free = iter([1000, 800, 750, 740])
+    monkeypatch.setattr(llama_cpp_memory, "free_device_bytes", lambda: next(free))
+    engine = LlamaCppEngine()
+    try:
+        facts = engine.load(model_file(tiny_llama), {"D": model_file(tiny_draft)}, tiny_settings)
+        held = engine.held()
+    finally:
+        engine.close()
+    stages = [facts["target"]["after_load"], facts["drafts"]["D"]["after_load"]]
+    assert [s["device_bytes"] for s in stages] == [200, 250]
+    assert all(s["rss_bytes"] > 10 * 2**20 for s in stages)
+    assert (held.peak_rss_bytes or 0) >= (stages[-1]["peak_rss_bytes"] or 0)
+    assert held.device_bytes == 260
+
+
+def test_gpu_memory_that_others_gave_back_is_unknown_and_not_negative(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = iter([1000, 1100, None])
+    monkeypatch.setattr(llama_cpp_memory, "free_device_bytes", lambda: next(free))
+    meter = llama_cpp_memory.MemoryMeter()
+    assert [meter.device_bytes(), meter.device_bytes()] == [None, None]
+
+
+@pytest.mark.parametrize(("gpu_layers", "is_refused"), [(0, True), (-1, False)])
+def test_a_draft_on_the_gpu_needs_no_host_memory(
+    tiny_llama: Path,
+    tiny_draft: Path,
+    load,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    gpu_layers: int,
+    is_refused: bool,
+) -> None:
+    monkeypatch.setattr(llama_cpp_draft, "supports_gpu", lambda: True)
+    full = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=1))
+    monkeypatch.setattr(llama_cpp_draft, "psutil", full)
+    engine = load(tiny_llama, {"D": tiny_draft}, draft_gpu_layers=gpu_layers)
+    answer = engine.check_arm(DRAFT)
+    assert answer.ready != is_refused
+    assert is_refused == ("no memory for the draft" in (answer.reason or ""))
 
 
 def test_a_missing_target_is_said_in_words(tmp_path: Path, load) -> None:

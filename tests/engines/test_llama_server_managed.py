@@ -107,6 +107,27 @@ def test_arms_have_servers_of_their_own_that_end_with_the_engine(
     assert drafted.counters.n_max == 3
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_is_that_of_all_servers_that_are_loaded(
+    start: Callable[..., LlamaServerEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peaks: dict[int, int] = {}
+
+    def peak(pid: int) -> int:
+        return peaks.setdefault(pid, 1000 + len(peaks))
+
+    monkeypatch.setattr("specdash.engines.llama_server.peak_rss_bytes", peak)
+    monkeypatch.setattr("specdash.engines.llama_server.private_bytes", lambda _pid: 300)
+    engine = start()
+    assert engine.held().peak_rss_bytes is None
+    assert engine.run(OFF, PROMPT).peak_rss_bytes == 1000
+    assert engine.held().peak_rss_bytes == 1000
+    assert engine.run(DRAFT, PROMPT).peak_rss_bytes == 1001
+    assert engine.held().peak_rss_bytes == 1301
+    engine.run(OFF, PROMPT)
+    assert engine.held().peak_rss_bytes == 1301
+
+
 def test_a_method_that_remembers_gets_a_new_process_for_each_run(
     start: Callable[..., LlamaServerEngine],
 ) -> None:

@@ -2,12 +2,13 @@
 
 import mmap
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from specdash.engines.process_memory import peak_rss_bytes, release_file_pages
+from specdash.engines.process_memory import peak_rss_bytes, private_bytes, release_file_pages
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -21,6 +22,34 @@ def test_the_peak_grows_with_what_is_touched() -> None:
     assert after is not None
     assert after >= before
     assert after >= len(block)
+
+
+@linux_only
+def test_pages_that_processes_share_are_not_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "weights.bin"
+    path.write_bytes(b"\x07" * (32 * 2**20))
+    program = (
+        "import mmap, sys; f = open(sys.argv[1], 'rb'); "
+        "m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ); m[:: mmap.PAGESIZE]; "
+        "own = bytearray(b'x') * (16 * 2**20); print('ready', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as one,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other,
+    ):
+        for child in (one, other):
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+        peak, own = peak_rss_bytes(one.pid), private_bytes(other.pid)
+        for child in (one, other):
+            assert child.stdin is not None
+            child.stdin.close()
+    assert peak is not None
+    assert own is not None
+    assert peak >= 48 * 2**20
+    assert 16 * 2**20 <= own < 40 * 2**20
+    assert private_bytes(one.pid) is None
 
 
 @linux_only

@@ -51,17 +51,6 @@ def test_precision_is_said_with_whether_it_was_reached(
     assert words.endswith(end)
 
 
-def test_buffers_are_listed_by_model() -> None:
-    engine = {
-        "target": {"buffers_mib": {"CPU_Mapped model": 92.1}},
-        "drafts": {"small": {"context_buffers_mib": {"CPU KV": 90.0}}},
-    }
-    assert experiment_parts.buffer_rows({"engine": engine}) == [
-        {"Model": "target", "Buffer": "CPU_Mapped model", "Size (MiB)": 92.1},
-        {"Model": "draft small", "Buffer": "CPU KV", "Size (MiB)": 90.0},
-    ]
-
-
 def test_what_could_not_be_read_is_a_note_and_no_warning(
     captions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from specdash.ui import (
     components,
     data,
     live,
+    memory_part,
     mix,
     nav,
     ratios,
@@ -258,7 +259,7 @@ def _page() -> None:
         under_load.show(report)
     _summary_table(report)
     parts.same_texts(report, runs)
-    parts.memory_part(report, runs)
+    memory_part.show(report, runs)
     _runs(report, runs)
     _environment(report)
 
