@@ -8,7 +8,7 @@ from typing import Any
 from llama_cpp import llama_cpp as lib
 
 from specdash.domain.pairing import VOCAB_TYPE_NONE, VocabFacts
-from specdash.engines.llama_cpp_library import LOG, buffer_sizes
+from specdash.engines.llama_cpp_library import LOG, buffer_sizes, supports_gpu
 from specdash.engines.llama_cpp_trial import repacked_weights_work
 from specdash.engines.llama_log import resolved_gpu_layers
 from specdash.engines.process_memory import release_file_pages
@@ -42,9 +42,7 @@ class LlamaModel:
                 "The file may be damaged, incomplete or of an architecture this version lacks.",
             )
         self.buffers = buffer_sizes(lines)
-        self.gpu_layers = (
-            resolved_gpu_layers(gpu_layers, lines) if lib.llama_supports_gpu_offload() else 0
-        )
+        self.gpu_layers = resolved_gpu_layers(gpu_layers, lines) if supports_gpu() else 0
         """Layers that really lie on a GPU; ``None`` where the library does not say."""
         if any("Mapped" not in name for name in self.buffers) and gpu_layers == 0:
             release_file_pages(path)

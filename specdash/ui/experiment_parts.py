@@ -8,6 +8,7 @@ from specdash.domain.comparability import ARM_KEY_FIELDS, label, shown
 from specdash.store.views import ExperimentReport, ExperimentView, RunView
 from specdash.ui import components, data, equality, rows, tables
 from specdash.ui import format as fmt
+from specdash.ui.rows import Row
 
 _UNREAD = "Could not be read"
 
