@@ -93,6 +93,9 @@ def test_a_whole_job_on_the_demo_model(tmp_path: Path, demo_path: Path) -> None:
     assert environment.chat_template_hash == "dc126cf0155881b6"
     assert environment.engine["n_threads"] == environment.engine["n_threads_batch"] == 1
     off, on = [e for e in events if isinstance(e, RunEvent)]
+    loaded = environment.engine["target"]["after_load"]
+    assert 0 < loaded["rss_bytes"] <= events[-1].machine_end["peak_rss_bytes"]
+    assert (off.peak_rss_bytes or 0) <= events[-1].machine_end["peak_rss_bytes"]
     assert off.experiment_arm_id == 1
     assert on.counters.n_drafted is not None
     assert off.counters.n_prompt == environment.n_prompt_tokens[1]

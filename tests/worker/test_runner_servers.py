@@ -88,6 +88,9 @@ def test_a_job_runs_to_its_end_and_leaves_nothing(job: Path) -> None:
     events = [parse_event(line) for line in done.stdout.decode().splitlines()]
     assert done.returncode == 0, done.stderr.decode()
     assert isinstance(events[-1], DoneEvent)
+    held = events[-1].machine_end["peak_rss_bytes"]
+    assert isinstance(held, int)
+    assert held > max(e.peak_rss_bytes or 0 for e in events if isinstance(e, RunEvent))
     runs = [e for e in events if isinstance(e, RunEvent) and not e.is_warmup]
     assert {r.experiment_arm_id: r.counters.n_drafted for r in runs} == {10: 0, 11: 61}
     assert [e.status for e in events if isinstance(e, ArmEvent)][2:] == ["measured", "measured"]
