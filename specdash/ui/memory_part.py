@@ -49,11 +49,11 @@ def show(report: ExperimentReport, runs: Sequence[RunView]) -> None:
         if own is not None and own.estimated_bytes is not None:
             st.metric("Estimated before", fmt.size(own.estimated_bytes))
         if found.share is not None:
-            st.metric("Share of the machine's memory", fmt.percent(found.share))
+            st.metric("Share of the machine's memory", fmt.percent(found.share, 1))
         if found.device_bytes is not None:
             st.metric("GPU memory", fmt.size(found.device_bytes))
         if found.device_share is not None:
-            st.metric("Share of the GPU's memory", fmt.percent(found.device_share))
+            st.metric("Share of the GPU's memory", fmt.percent(found.device_share, 1))
     st.caption(whose_memory(experiment.engine))
     _pressure(found)
     _sets(experiment, runs, found)

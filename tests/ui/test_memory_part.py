@@ -94,9 +94,9 @@ def test_the_target_alone_and_with_each_draft_that_was_loaded(
     show(experiment())
     assert page.metrics == {
         "Measured peak": "700.0 MiB",
-        "Share of the machine's memory": "7\u00a0%",
+        "Share of the machine's memory": "7.0\u00a0%",
         "GPU memory": "1.22 GiB",
-        "Share of the GPU's memory": "31\u00a0%",
+        "Share of the GPU's memory": "31.2\u00a0%",
     }
     assert page.tables["sets_table"] == [
         {
