@@ -8,7 +8,7 @@ from typing import Literal
 from specdash.advisor.decision import Candidate, CategoryResult, Ratio, Rung, RungState, Step
 from specdash.advisor.plan import SearchPlan
 from specdash.domain.records import ArmSummary, CategoryRatio, PromptRatio
-from specdash.domain.sentences import category_signs_differ
+from specdash.domain.sentences import in_mix, sign_flip
 from specdash.domain.statistics import (
     PromptSample,
     across_prompts,
@@ -16,7 +16,6 @@ from specdash.domain.statistics import (
     mean_estimate,
     mix_shares,
 )
-from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
 CutShort = Literal["stopped", "unfinished", "left out"]
 _MINUTE_S = 60.0
@@ -77,18 +76,17 @@ def category_results(
 
 def sign_warning(categories: Sequence[CategoryResult]) -> str | None:
     """Where some categories of the mix gain and others lose: said first, clear or not."""
-    weighed = [c for c in categories if c.weight > 0]
-    limits = [
-        CategoryRatio(c.category, c.ratio.value, c.ratio.low, c.ratio.high, c.ratio.n_prompts)
-        for c in weighed
+    ratios = [
+        CategoryRatio(
+            c.category, c.ratio.value, c.ratio.low, c.ratio.high, c.ratio.n_prompts, c.weight
+        )
+        for c in categories
     ]
-    each = ", ".join(f"{c.ratio.value:.2f}x on {c.category}" for c in weighed)
-    if category_signs_differ(limits):
-        return f"It depends on the category: {each}."
-    below = [c for c in weighed if c.ratio.value < 1 / (1 + PRACTICAL_DIFFERENCE)]
-    if below and len(below) < len(weighed):
-        return f"It may depend on the category: {each}."
-    return None
+    flip = sign_flip(ratios)
+    if flip is None:
+        return None
+    each = ", ".join(f"{c.ratio:.2f}x on {c.category}" for c in in_mix(ratios))
+    return f"It {flip.value}: {each}."
 
 
 def text_warnings(

@@ -1,10 +1,9 @@
 """What more would settle an unresolved result, in one sentence (METHOD 6)."""
 
 import math
-from collections.abc import Sequence
 
-from specdash.domain.power import further_prompts, further_rounds, spread
-from specdash.domain.statistics import MIN_PROMPTS, Estimate, PromptSample
+from specdash.domain.power import Spread, further_prompts, further_rounds
+from specdash.domain.statistics import MIN_PROMPTS, Estimate
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
 _BORDER = math.log1p(PRACTICAL_DIFFERENCE)
@@ -27,11 +26,11 @@ def degenerate_advice(n_degenerate: int) -> str:
     )
 
 
-def precision_advice(result: Estimate, samples: Sequence[PromptSample]) -> str:
+def precision_advice(result: Estimate, found: Spread | None) -> str:
     """How many further prompts or rounds would resolve the result, if it stays where it is."""
     target = abs(abs(result.log_ratio) - _BORDER)
     prompts = further_prompts(result, target)
-    rounds = further_rounds(result, samples, target)
+    rounds = further_rounds(result, found, target)
     if prompts is None and rounds is None:
         if target > _BORDER:
             return (
@@ -45,7 +44,7 @@ def precision_advice(result: Estimate, samples: Sequence[PromptSample]) -> str:
         )
     more_prompts = _further(prompts, "prompt")
     more_rounds = _further(rounds, "round")
-    if rounds is None and spread(samples) is None:
+    if rounds is None and (found is None or found.within is None):
         return f"About {more_prompts} would settle it."
     if rounds is None:
         return f"Add prompts: about {more_prompts} would settle it; rounds alone would not."

@@ -8,6 +8,7 @@ from specdash.domain.advice import degenerate_advice, few_prompts_advice, precis
 from specdash.domain.blocks import Block, BlockRun, Blocks, total_time_ratio
 from specdash.domain.metrics import acceptance
 from specdash.domain.multiple import paired_samples
+from specdash.domain.power import Spread, spread
 from specdash.domain.records import CategoryRatio, PromptRatio, RunFacts
 from specdash.domain.statistics import (
     MIN_PROMPTS,
@@ -17,6 +18,7 @@ from specdash.domain.statistics import (
     bootstrap_interval,
     estimate,
     mean_estimate,
+    mix_shares,
     rounds_interval,
 )
 from specdash.domain.verdict import Verdict, decide
@@ -32,6 +34,8 @@ class ExperimentFacts:
     categories: Mapping[int, str]
     degenerate: frozenset[tuple[int, int]]
     weights: Mapping[str, float] | None
+    has_off: bool
+    """Whether ``off`` runs here at all; a server that always speculates has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class Against:
 
     samples: tuple[PromptSample, ...] = ()
     result: Estimate | None = None
-    verdict: Verdict = Verdict.NOT_RESOLVED
+    spread: Spread | None = None
+    verdict: Verdict | None = None
     low: float | None = None
     high: float | None = None
     bootstrap: tuple[float, float] | tuple[None, None] = (None, None)
@@ -58,13 +63,17 @@ class Against:
 
 def against_off(arm_id: int, runs: Sequence[RunFacts], experiment: ExperimentFacts) -> Against:
     blocks, categories, weights = experiment.blocks, experiment.categories, experiment.weights
-    if experiment.baseline_id is None:
+    if experiment.baseline_id is None or not experiment.has_off:
         return Against()
     baseline = experiment.baseline_id
     samples = paired_samples(blocks.log_speeds(arm_id), blocks.log_speeds(baseline), categories)
     result = estimate(samples, weights)
     if result is None:
-        return Against(advice="No run with a speed (it takes two tokens) has a partner in off.")
+        return Against(
+            verdict=Verdict.NOT_RESOLVED,
+            advice="No run with a speed (it takes two tokens) has a partner in off.",
+        )
+    found = spread(samples, weights)
     low, high = across_prompts(result)
     verdict = decide(low, high)
     advice: str | None = None
@@ -82,12 +91,13 @@ def against_off(arm_id: int, runs: Sequence[RunFacts], experiment: ExperimentFac
         if result.n < MIN_PROMPTS:
             advice = few_prompts_advice(result.n)
         else:
-            advice = precision_advice(result, samples)
+            advice = precision_advice(result, found)
     on, off = blocks.runs.get(arm_id, {}), blocks.runs.get(baseline, {})
     clean = {block: run for block, run in on.items() if block[0] not in repeating}
     return Against(
         samples=samples,
         result=result,
+        spread=found,
         verdict=verdict,
         low=low,
         high=high,
@@ -98,7 +108,7 @@ def against_off(arm_id: int, runs: Sequence[RunFacts], experiment: ExperimentFac
             _prompt_ratio(s, runs, (on, off), experiment.keys, s.prompt_id in repeating)
             for s in samples
         ),
-        categories=_category_ratios(samples),
+        categories=_category_ratios(samples, weights),
         advice=advice,
     )
 
@@ -129,12 +139,14 @@ def _prompt_ratio(
     )
 
 
-def _category_ratios(samples: Sequence[PromptSample]) -> tuple[CategoryRatio, ...]:
+def _category_ratios(
+    samples: Sequence[PromptSample], weights: Mapping[str, float] | None
+) -> tuple[CategoryRatio, ...]:
     ratios: list[CategoryRatio] = []
-    for category in sorted({s.category for s in samples}):
+    for category, share in mix_shares(sorted({s.category for s in samples}), weights).items():
         result = mean_estimate([s.mean for s in samples if s.category == category])
         low, high = across_prompts(result)
-        ratios.append(CategoryRatio(category, result.ratio, low, high, result.n))
+        ratios.append(CategoryRatio(category, result.ratio, low, high, result.n, share))
     return tuple(ratios)
 
 

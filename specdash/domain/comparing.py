@@ -12,6 +12,7 @@ from enum import Enum
 from specdash.domain.advice import degenerate_advice, few_prompts_advice, precision_advice
 from specdash.domain.against import ExperimentFacts
 from specdash.domain.multiple import difference_p, paired_samples
+from specdash.domain.power import spread
 from specdash.domain.records import ArmFacts, ArmSummary, PromptRatio, RunFacts
 from specdash.domain.statistics import (
     MIN_PROMPTS,
@@ -142,7 +143,8 @@ def between(a: ArmIn, b: ArmIn) -> Comparison:
             verdict, advice = Verdict.NOT_RESOLVED, degenerate_advice(len(repeating))
     elif verdict is Verdict.NOT_RESOLVED:
         few = result.n < MIN_PROMPTS
-        advice = few_prompts_advice(result.n) if few else precision_advice(result, samples)
+        found = spread(samples, a.weights)
+        advice = few_prompts_advice(result.n) if few else precision_advice(result, found)
     return replace(
         common,
         basis=Basis.OWN_OFF,

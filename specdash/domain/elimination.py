@@ -8,18 +8,15 @@ made for looking several times; looks stand further and further apart instead.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from specdash.domain.multiple import LogSpeeds, paired_samples
 from specdash.domain.statistics import (
     MIN_PROMPTS,
     Estimate,
-    PromptSample,
     across_prompts,
     estimate,
-    mean_estimate,
-    mix_shares,
     strata,
 )
 from specdash.domain.verdict import Verdict, decide
@@ -98,25 +95,5 @@ def _compare(
     prompts, which holds what sets categories apart as well, errs on the side of staying.
     """
     samples = paired_samples(on, off, categories)
-    groups = strata(samples, weights)
-    if all(len(group.samples) >= MIN_PROMPTS for group in groups):
-        return estimate(samples, weights)
-    return _with_one_spread(samples, weights)
-
-
-def _with_one_spread(
-    samples: Sequence[PromptSample], weights: Mapping[str, float] | None
-) -> Estimate:
-    """Mean by the weights of the categories; its standard error by the spread of all prompts."""
-    sizes: dict[str, int] = {}
-    for sample in samples:
-        sizes[sample.category] = sizes.get(sample.category, 0) + 1
-    share = mix_shares(sizes, weights)
-    kept = [s for s in samples if share[s.category] > 0]
-    each = [share[s.category] / sizes[s.category] for s in kept]
-    plain = mean_estimate([s.mean for s in kept])
-    mean = math.fsum(w * s.mean for w, s in zip(each, kept, strict=True))
-    if plain.standard_error is None:
-        return replace(plain, log_ratio=mean)
-    widening = math.sqrt(len(kept) * math.fsum(w * w for w in each))
-    return replace(plain, log_ratio=mean, standard_error=plain.standard_error * widening)
+    few = any(len(g.samples) < MIN_PROMPTS for g in strata(samples, weights).values())
+    return estimate(samples, weights, one_spread=few)

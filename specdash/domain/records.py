@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from specdash.domain.counters import RunCounters
 from specdash.domain.metrics import Acceptance
+from specdash.domain.power import Spread
 from specdash.domain.verdict import Verdict
 
 
@@ -59,13 +60,14 @@ class PromptRatio:
 
 @dataclass(frozen=True, slots=True)
 class CategoryRatio:
-    """One category's own estimate; ``n`` prompts."""
+    """One category's own estimate; ``n`` prompts, ``share`` of the total (0: not in the mix)."""
 
     category: str
     ratio: float
     ratio_low: float | None
     ratio_high: float | None
     n: int
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class ArmSummary:
     status: str
     reason: str | None
     verdict: Verdict | None
-    """``None`` for the baseline and for an arm that is not ``measured``."""
+    """``None`` for the baseline, an arm that is not ``measured``, and where ``off`` never ran."""
     ratio: float | None
     """Typical prompt: geometric mean of per-prompt ratios; 1 for the baseline."""
     ratio_low: float | None
@@ -130,3 +132,5 @@ class ArmSummary:
     """Compared runs that differ and were not, or could not be, explained."""
     clean_total_time_ratio: float | None = None
     """``total_time_ratio`` over prompts without a repeating text; 1 for the baseline."""
+    spread: Spread | None = None
+    """Of ln(on/off) between prompts and between rounds; ``None`` where no two prompts compare."""

@@ -2,9 +2,19 @@
 
 import re
 from collections.abc import Sequence
+from enum import Enum
 
 from specdash.domain.records import ArmSummary, CategoryRatio
-from specdash.domain.verdict import Verdict
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict
+
+
+class SignFlip(Enum):
+    """An arm that gains in one category and loses in another; values are the words for it."""
+
+    CLEAR = "clearly depends on the category"
+    """Intervals lie above 1 in one category and below 1 in another."""
+    OPEN = "may depend on the category"
+    """The ratios differ by more than a practical difference, the intervals leave it open."""
 
 
 def sentence(summary: ArmSummary, workload: str) -> str:
@@ -26,11 +36,21 @@ def plain_sentence(summary: ArmSummary, workload: str) -> str:
     return re.sub(r"\\(.)|\*", r"\1", sentence(summary, workload))
 
 
-def category_signs_differ(categories: Sequence[CategoryRatio]) -> bool:
-    """Whether one category is clearly faster and another clearly slower than ``off``."""
-    faster = any(c.ratio_low is not None and c.ratio_low > 1 for c in categories)
-    slower = any(c.ratio_high is not None and c.ratio_high < 1 for c in categories)
-    return faster and slower
+def sign_flip(categories: Sequence[CategoryRatio]) -> SignFlip | None:
+    """Whether some categories of the mix are faster and others slower than ``off``, by over 2 %."""
+    faster = [c for c in in_mix(categories) if c.ratio > 1 + PRACTICAL_DIFFERENCE]
+    slower = [c for c in in_mix(categories) if c.ratio < 1 / (1 + PRACTICAL_DIFFERENCE)]
+    if not (faster and slower):
+        return None
+    clear = any(c.ratio_low is not None and c.ratio_low > 1 for c in faster) and any(
+        c.ratio_high is not None and c.ratio_high < 1 for c in slower
+    )
+    return SignFlip.CLEAR if clear else SignFlip.OPEN
+
+
+def in_mix(categories: Sequence[CategoryRatio]) -> list[CategoryRatio]:
+    """Categories that count in the total."""
+    return [c for c in categories if c.share > 0]
 
 
 def counts(n_prompts: int, n_rounds: int) -> str:
@@ -60,16 +80,20 @@ def _without_verdict(summary: ArmSummary, name: str, where: str) -> str:
         "inactive": "did not speculate",
         "failed": "failed",
         "partial": "is only partly measured",
+        "measured": "was measured alone",
     }.get(summary.status, "is being measured" if summary.n_runs else "is not measured yet")
     reason = f": {_escape(summary.reason)}" if summary.reason else ""
     return f"{name} {words} {where}{reason.rstrip('.')}."
 
 
 def _by_category(summary: ArmSummary) -> str:
-    if not category_signs_differ(summary.categories):
+    flip = sign_flip(summary.categories)
+    if flip is None:
         return ""
-    each = ", ".join(f"{c.ratio:.2f}x on *{_escape(c.category)}*" for c in summary.categories)
-    return f"It depends on the category: {each}. "
+    each = ", ".join(
+        f"{c.ratio:.2f}x on *{_escape(c.category)}*" for c in in_mix(summary.categories)
+    )
+    return f"It {flip.value}: {each}. "
 
 
 def _joined(text: str, summary: ArmSummary) -> str:

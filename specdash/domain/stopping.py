@@ -2,14 +2,30 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from specdash.domain.blocks import BlockRun, arrange
 from specdash.domain.multiple import paired_samples
-from specdash.domain.power import precise_enough
+from specdash.domain.power import further_prompts, least_half_width, precise_enough, spread
 from specdash.domain.statistics import estimate
 
 
-def rounds_suffice(
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How near the intervals of all arms are to the width that was asked for."""
+
+    reached: bool
+    needs_prompts: bool = False
+    """The spread between the prompts alone is too wide: no number of rounds would do."""
+    further_prompts: int | None = None
+    """About how many would; ``None`` where rounds may do, and beyond 200 prompts in all."""
+
+    @property
+    def rounds_may_help(self) -> bool:
+        return not self.reached and not self.needs_prompts
+
+
+def judge_precision(
     runs: Iterable[BlockRun],
     *,
     baseline_id: int,
@@ -17,7 +33,7 @@ def rounds_suffice(
     categories: Mapping[int, str],
     weights: Mapping[str, float] | None,
     precision: float,
-) -> bool:
+) -> Precision:
     """Whether the 95 % interval of every arm against ``off`` is narrow enough (METHOD 6).
 
     ``precision`` is the half-width as a share of the ratio: 0.03 is reached when the upper limit is
@@ -26,8 +42,20 @@ def rounds_suffice(
     blocks = arrange(runs)
     off = blocks.log_speeds(baseline_id)
     half_width = math.log1p(precision)
+    reached = True
+    hopeless: list[int | None] = []
     for arm_id in arm_ids:
-        result = estimate(paired_samples(blocks.log_speeds(arm_id), off, categories), weights)
-        if result is None or not precise_enough(result, half_width):
-            return False
-    return True
+        samples = paired_samples(blocks.log_speeds(arm_id), off, categories)
+        result = estimate(samples, weights)
+        found = spread(samples, weights)
+        if result is not None and precise_enough(result, found, half_width):
+            continue
+        reached = False
+        if result is not None and least_half_width(result, found) > half_width:
+            hopeless.append(further_prompts(result, half_width))
+    known = [n for n in hopeless if n is not None]
+    return Precision(
+        reached=reached,
+        needs_prompts=bool(hopeless),
+        further_prompts=max(known) if known and len(known) == len(hopeless) else None,
+    )

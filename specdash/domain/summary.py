@@ -23,7 +23,7 @@ from specdash.domain.records import (
     PromptRatio,
     RunFacts,
 )
-from specdash.domain.sentences import category_signs_differ
+from specdash.domain.sentences import sign_flip
 from specdash.domain.statistics import MIN_PROMPTS
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
 
 SHORT_TOKENS = 64
 """A run with fewer tokens carries the flag ``short``."""
+NO_OFF = "there is no off here"
+"""Why an arm that was measured has no verdict."""
 DEGENERATE = "degenerate"
 DISTURBED = "disturbed"
 _MEASURED = "measured"
@@ -80,6 +82,7 @@ def experiment_facts(
     """The paired blocks that every ratio of the experiment rests on."""
     ordered = sorted(runs, key=lambda r: (r.order_index, r.run_id))
     measured = [r for r in ordered if _counts(r)]
+    baseline = next((a for a in arms if a.is_baseline), None)
     return ExperimentFacts(
         blocks=arrange(
             BlockRun(
@@ -94,11 +97,16 @@ def experiment_facts(
             for r in measured
             if (speed := decode_tok_s(r.counters)) is not None
         ),
-        baseline_id=next((a.arm_id for a in arms if a.is_baseline), None),
+        baseline_id=baseline.arm_id if baseline else None,
         keys={r.prompt_id: r.prompt_key for r in ordered},
         categories={r.prompt_id: r.category for r in ordered},
         degenerate=frozenset((r.arm_id, r.prompt_id) for r in measured if DEGENERATE in r.flags),
         weights=weights or None,
+        has_off=baseline is not None
+        and (
+            baseline.status not in _WITHOUT_RATIO
+            or any(r.arm_id == baseline.arm_id for r in measured)
+        ),
     )
 
 
@@ -129,6 +137,9 @@ def _summarise_arm(
     if not arm.is_baseline and arm.status not in _WITHOUT_RATIO:
         against = against_off(arm.arm_id, measured, experiment)
     is_measured = arm.status == _MEASURED
+    reason = arm.reason
+    if is_measured and not arm.is_baseline and not experiment.has_off:
+        reason = reason or NO_OFF
     accepted = None
     if not _is_off(arm):
         accepted = acceptance(counters, [r.prompt_id for r in measured])
@@ -144,8 +155,8 @@ def _summarise_arm(
         text=arm.text,
         is_baseline=arm.is_baseline,
         status=arm.status,
-        reason=arm.reason,
-        verdict=against.verdict if is_measured and not arm.is_baseline else None,
+        reason=reason,
+        verdict=against.verdict if is_measured else None,
         ratio=ratio,
         ratio_low=against.low,
         ratio_high=against.high,
@@ -185,6 +196,7 @@ def _summarise_arm(
         n_suspect=classes.count(_SUSPECT),
         n_unknown=sum(c not in (_NUMERIC, _SUSPECT) for c in classes),
         clean_total_time_ratio=1.0 if arm.is_baseline else against.clean_total_time_ratio,
+        spread=against.spread,
     )
 
 
@@ -199,7 +211,7 @@ def _flags(
     drift = experiment.blocks.drift
     excluded = experiment.blocks.excluded
     conditions = {
-        "few_prompts": not arm.is_baseline and bool(runs) and against.n_prompts < MIN_PROMPTS,
+        "few_prompts": 0 < against.n_prompts < MIN_PROMPTS,
         "partial": arm.status == "partial",
         "no_drafts": bool(runs) and accepted is not None and accepted.n_drafted == 0,
         "no_speed": any(decode_tok_s(r.counters) is None for r in runs),
@@ -207,7 +219,7 @@ def _flags(
         "diverged": any(r.equal_off is False for r in runs),
         _SUSPECT: any(r.split_class == _SUSPECT for r in runs),
         DEGENERATE: any(p.is_degenerate for p in against.prompts),
-        "sign_flip": category_signs_differ(against.categories),
+        "sign_flip": sign_flip(against.categories) is not None,
         "drift": bool(runs) and drift is not None and drift.is_worrying,
         "uneven": bool(runs) and _is_uneven(experiment),
         "outlier": any(r.run_id in experiment.blocks.outliers for r in runs),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import streamlit as st
 
 from specdash.advisor.drafts import is_script
+from specdash.advisor.effort import most_confirm_rounds
 from specdash.advisor.question import (
     DEFAULT_BUDGET_S,
     MOST_BUDGET_S,
@@ -17,16 +18,16 @@ from specdash.advisor.question import (
 )
 from specdash.domain.pairing import PairVerdict
 from specdash.domain.prompt_split import split_prompts
-from specdash.domain.statistics import PromptSample, strata
 from specdash.engines.base import GenerationSettings
 from specdash.engines.registry import ENGINES
 from specdash.store.views import ModelView, WorkloadView
 from specdash.ui import components, data, nav
 from specdash.ui import format as fmt
 from specdash.ui.advice_words import memory_words, mix_words, plan_steps
-from specdash.ui.checks import effect_words, target_history
+from specdash.ui.checks import target_history
 from specdash.ui.demo import models_or_demo
 from specdash.ui.drafts import Draft, every_draft_for, targets
+from specdash.ui.effect import Planned, effect_words
 from specdash.ui.memory import host_memory, pair_estimate
 from specdash.worker.request import default_n_ctx, default_threads
 
@@ -249,9 +250,14 @@ def _effect(question: Question, workload: WorkloadView, target: ModelView) -> st
     """What the confirmation can tell apart, and on how many prompts."""
     categories = {p.key: p.category for p in data.workload(workload.workload_id).prompts}
     keys = split_prompts(categories).confirm
-    samples = [PromptSample(i, categories[key], (0.0,)) for i, key in enumerate(keys)]
-    n_strata = len(strata(samples, question.mix or workload.weights))
-    words = effect_words(target_history(target.name), len(keys), n_strata)
+    planned = Planned(
+        workload=workload.name,
+        methods=None,
+        categories=tuple(categories[key] for key in keys),
+        weights=question.mix or workload.weights,
+        rounds=most_confirm_rounds(question.budget_s),
+    )
+    words = effect_words(target_history(target.name), planned)
     return f"on the {fmt.plural(len(keys), 'prompt')} of the confirmation, {words}"
 
 

@@ -1,22 +1,15 @@
 """The checks beside the form of a new benchmark."""
 
-import math
-import statistics
 from collections.abc import Sequence
 
 import streamlit as st
 
-from specdash.domain.power import minimum_detectable_effect
-from specdash.domain.statistics import MIN_PROMPTS
-from specdash.domain.verdict import PRACTICAL_DIFFERENCE
-from specdash.store.experiment_request import ExperimentRequest
+from specdash.store.experiment_request import ExperimentRequest, chosen_prompts
 from specdash.store.views import HistoryFilter, HistoryRow
-from specdash.ui import data
+from specdash.ui import data, effect
 from specdash.ui import format as fmt
 from specdash.worker.preflight import Check, preflight
 
-ASSUMED_SPREAD = 0.10
-"""Standard deviation of ln(on/off) between prompts where none was measured yet."""
 _MARKS = {
     "ok": ":green[:material/check_circle:]",
     "warn": ":orange[:material/warning:]",
@@ -49,7 +42,15 @@ def show(request: ExperimentRequest, target: str) -> bool:
         # An estimate is neither passed nor failed.
         level = "info" if (check.field, check.level) == ("time", "ok") else check.level
         _line(level, _FIELDS.get(check.field, check.field), check.text)
-    _line("info", "Smallest effect", effect_words(target_history(target), request.n_prompts or 0))
+    workload = data.workload(request.workload_id)
+    planned = effect.Planned(
+        workload=workload.name,
+        methods=frozenset(effect.method_of(arm) for arm in request.arms if not arm.is_off),
+        categories=tuple(p.category for p in chosen_prompts(request, workload.prompts)),
+        weights=workload.weights,
+        rounds=request.rounds,
+    )
+    _line("info", "Smallest effect", effect.effect_words(target_history(target), planned))
     return _forbidden(found)
 
 
@@ -59,38 +60,6 @@ def target_history(target: str) -> Sequence[HistoryRow]:
         targets=(target,), machines=(data.machine_name(),), states=("succeeded",)
     )
     return data.history(former)
-
-
-def effect_words(rows: Sequence[HistoryRow], n_prompts: int, n_strata: int = 1) -> str:
-    """What so many prompts can tell apart, from the spread between prompts in former results.
-
-    Without a result, from :data:`ASSUMED_SPREAD`; the sentence says which.
-    """
-    spreads = [
-        statistics.stdev([math.log(p.ratio) for p in row.summary.prompts])
-        for row in rows
-        if len(row.summary.prompts) > 1
-    ]
-    sd = statistics.median(spreads) if spreads else ASSUMED_SPREAD
-    source = (
-        f"From a spread of {fmt.percent(sd, 1)} between prompts, the median of "
-        f"{fmt.plural(len(spreads), 'result')} of this target on this machine."
-        if spreads
-        else f"Assumed: a spread of {fmt.percent(sd)} between prompts, for no finished benchmark "
-        "compares two prompts of this target on this machine yet; runs without drafting alone tell "
-        "no spread."
-    )
-    effect = None
-    if n_prompts >= MIN_PROMPTS:
-        effect = minimum_detectable_effect(sd, n_prompts, n_strata)
-    if effect is None:
-        return f"none, for under {MIN_PROMPTS} prompts there is no interval across prompts."
-    seen = math.expm1(effect)
-    needed = math.expm1(effect + math.log1p(PRACTICAL_DIFFERENCE))
-    return (
-        f"a true change of {fmt.percent(seen, 1)} would be seen 4 times in 5; for the word "
-        f"“faster” about {fmt.percent(needed, 1)} is needed. {source}"
-    )
 
 
 def _forbidden(found: Sequence[Check]) -> bool:

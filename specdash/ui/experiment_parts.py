@@ -22,10 +22,20 @@ def precision_words(experiment: ExperimentView) -> str | None:
         f"Rounds are added until every interval is within {fmt.percent(asked, 1)} of its ratio, "
         f"at most {experiment.protocol.get('max_rounds')} rounds"
     )
-    reached = experiment.environment.get("precision_reached")
+    environment = experiment.environment
+    reached = environment.get("precision_reached")
     if reached is None:
         return f"{text}."
-    return f"{text}: {'reached' if reached else 'not reached, the cap came first'}."
+    if reached:
+        return f"{text}: reached."
+    if not environment.get("precision_needs_prompts"):
+        return f"{text}: not reached, the cap came first."
+    more = environment.get("precision_further_prompts")
+    about = f" (about {fmt.plural(more, 'more', 'more')})" if isinstance(more, int) else ""
+    return (
+        f"{text}: not reached. The prompts differ by more than that, which no number of rounds "
+        f"would change; add prompts{about}."
+    )
 
 
 def environment_warnings(report: ExperimentReport) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdash.domain.sentences import category_signs_differ
+from specdash.domain.sentences import SignFlip, sign_flip
 from specdash.domain.summary import ArmSummary
 from specdash.domain.verdict import Verdict
 from specdash.ui import format as fmt
@@ -133,8 +133,11 @@ def _single_title(shown: Sequence[ArmSummary]) -> str:
 
 
 def _category_title(shown: Sequence[ArmSummary]) -> str:
-    if any(category_signs_differ(a.categories) for a in shown):
+    flips = {sign_flip(a.categories) for a in shown}
+    if SignFlip.CLEAR in flips:
         return "Faster in one category, slower in another: look before you choose"
+    if SignFlip.OPEN in flips:
+        return "It may be faster in one category and slower in another"
     intervals = [c.ratio_low is not None for a in shown for c in a.categories]
     if all(intervals):
         return "Each category with its own interval"

@@ -31,6 +31,7 @@ from specdash.worker.text_differences import MadeRun, TextDifferences
 
 if TYPE_CHECKING:
     from specdash.domain.blocks import BlockRun
+    from specdash.domain.stopping import Precision
 
 _COMPARING_AT_LEAST_S = 60.0
 _MEASURED = "measured"
@@ -82,8 +83,8 @@ class Measuring:
         if 0 < spec.anchor_every <= n_blocks and self._baseline() is not None:
             anchors = Anchors(engine, prepared, send)
             self._watch = Watch(anchors, send, every=spec.anchor_every, n_blocks=n_blocks)
-        self.precision_reached: bool | None = None
-        """Whether the intervals became as narrow as asked; ``None`` where it was not asked."""
+        self.precision: Precision | None = None
+        """How near the intervals came to the width asked for; ``None`` where none was asked."""
         self._inactive: dict[int, str] = {}
         self.budget_ended: bool | None = None
         """Whether blocks were left out for time; ``None`` where there was no budget."""
@@ -233,20 +234,25 @@ class Measuring:
                 self._close(index, "inactive", f"{said}. Its other rounds were left out.")
 
     def _wants_round(self, rounds: int) -> bool:
-        """Whether another whole round is to follow; looks at widths only."""
+        """Whether another whole round is to follow; looks at widths only.
+
+        None follows where the prompts alone spread too much, which rounds cannot mend.
+        """
         spec = self._spec
         baseline = self._baseline()
         arm_ids = [i for i in self.active_arms if i != baseline]
         if spec.precision is None or baseline is None or not arm_ids:
             return False
-        self.precision_reached = self._is_precise(spec.precision, baseline, arm_ids)
-        return not self.precision_reached and rounds < (spec.max_rounds or spec.rounds)
+        self.precision = self._judge_precision(spec.precision, baseline, arm_ids)
+        return self.precision.rounds_may_help and rounds < (spec.max_rounds or spec.rounds)
 
-    def _is_precise(self, precision: float, baseline: int, arm_ids: Sequence[int]) -> bool:
+    def _judge_precision(
+        self, precision: float, baseline: int, arm_ids: Sequence[int]
+    ) -> "Precision":
         # scipy takes memory and time that only this needs.
-        from specdash.domain.stopping import rounds_suffice
+        from specdash.domain.stopping import judge_precision
 
-        return rounds_suffice(
+        return judge_precision(
             self._block_runs(),
             baseline_id=baseline,
             arm_ids=arm_ids,

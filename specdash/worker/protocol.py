@@ -344,6 +344,10 @@ class DoneEvent(_Model):
     since the warm-up, and the most memory that was held."""
     precision_reached: bool | None = None
     """``None`` where rounds were fixed beforehand."""
+    precision_needs_prompts: bool | None = None
+    """Whether rounds ended because the prompts alone spread too much."""
+    precision_further_prompts: int | None = None
+    """About how many more would reach the precision; ``None`` where that is not known."""
     budget_ended: bool | None = None
     """Whether blocks were left out for time; ``None`` where there was no budget."""
 

@@ -120,6 +120,8 @@ def _apply(session: Session, job: ClaimedJob, event: Event) -> None:
             **environment,
             **_quietness(environment),
             "precision_reached": event.precision_reached,
+            "precision_needs_prompts": event.precision_needs_prompts,
+            "precision_further_prompts": event.precision_further_prompts,
             "budget_ended": event.budget_ended,
         }
 

@@ -212,11 +212,14 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
     finally:
         engine.close()
     channel.send(PhaseEvent(phase="done"))
+    precision = measuring.precision
     channel.send(
         DoneEvent(
             machine_warm=around.warm or {},
             machine_end={**(around.end or {}), **held},
-            precision_reached=measuring.precision_reached,
+            precision_reached=precision.reached if precision else None,
+            precision_needs_prompts=precision.needs_prompts if precision else None,
+            precision_further_prompts=precision.further_prompts if precision else None,
             budget_ended=measuring.budget_ended,
         )
     )

@@ -66,5 +66,5 @@ def test_a_category_outside_the_mix_flips_no_sign() -> None:
     gains, loses = _category("json", 1.0, 1.6), _category("prose", 0.0, 0.7)
     assert sign_warning([gains, loses]) is None
     assert sign_warning([gains, replace(loses, weight=0.5)]) == (
-        "It depends on the category: 1.60x on json, 0.70x on prose."
+        "It clearly depends on the category: 1.60x on json, 0.70x on prose."
     )

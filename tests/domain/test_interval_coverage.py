@@ -8,8 +8,22 @@ from benchmarks.interval_coverage import Cell, simulate
 
 @pytest.mark.parametrize(
     "cell",
-    [Cell(5, 0.0, 1.0, 2), Cell(10, 0.1, 1.1, 3), Cell(12, 0.1, 1.0, 3, categories=3)],
-    ids=["noise only", "prompts differ", "categories differ"],
+    [
+        Cell((5,), 0.0, 1.0, 2),
+        Cell((10,), 0.1, 1.1, 3),
+        Cell((4, 4, 4), 0.1, 1.0, 3),
+        Cell((4, 4, 1), 0.1, 1.0, 3),
+        Cell((1,) * 6, 0.1, 1.0, 3, step=0.0),
+        Cell((6,), 0.02, 1.0, 2, precision=0.03),
+    ],
+    ids=[
+        "noise only",
+        "prompts differ",
+        "categories differ",
+        "a single prompt",
+        "single prompts",
+        "until it is precise",
+    ],
 )
 def test_the_deciding_interval_covers_the_truth(cell: Cell) -> None:
     tally = simulate(cell, 150, np.random.default_rng(11))

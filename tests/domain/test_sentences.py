@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from specdash.domain.sentences import plain_sentence, sentence
+from specdash.domain.sentences import SignFlip, plain_sentence, sentence, sign_flip
 from specdash.domain.summary import ArmSummary, CategoryRatio
 from specdash.domain.verdict import Verdict
 
@@ -116,6 +117,7 @@ def test_no_pair_at_all() -> None:
         ("failed", "failed on chat: token 139 differs."),
         ("partial", "is only partly measured on chat: token 139 differs."),
         ("pending", "is being measured on chat: token 139 differs."),
+        ("measured", "was measured alone on chat: token 139 differs."),
     ],
 )
 def test_an_arm_without_a_verdict_says_why(status: str, words: str) -> None:
@@ -136,13 +138,43 @@ def test_a_sign_that_differs_between_categories_is_said_first() -> None:
     mixed = replace(
         SUMMARY,
         categories=(
-            CategoryRatio("code", 1.92, 1.7, 2.1, 5),
-            CategoryRatio("prose", 0.71, 0.6, 0.8, 5),
+            CategoryRatio("code", 1.92, 1.7, 2.1, 5, 0.4),
+            CategoryRatio("prose", 0.71, 0.6, 0.8, 5, 0.6),
+            CategoryRatio("unused", 3.0, 2.0, 4.0, 5, 0.0),
         ),
     )
     assert plain_sentence(mixed, "chat").startswith(
-        "It depends on the category: 1.92x on code, 0.71x on prose. ngram-simple"
+        "It clearly depends on the category: 1.92x on code, 0.71x on prose. ngram-simple"
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "prose", "flip"),
+    [
+        ((1.9, 1.7, 2.1, 5, 0.5), (0.7, 0.6, 0.8, 5, 0.5), SignFlip.CLEAR),
+        ((1.9, None, None, 2, 0.5), (0.7, 0.6, 0.8, 10, 0.5), SignFlip.OPEN),
+        ((1.9, 1.7, 2.1, 5, 0.5), (0.7, 0.4, 1.2, 5, 0.5), SignFlip.OPEN),
+        ((1.019, 1.01, 1.03, 5, 0.5), (0.7, 0.6, 0.8, 5, 0.5), None),
+        ((1.9, 1.7, 2.1, 5, 0.5), (0.981, 0.97, 0.99, 5, 0.5), None),
+        ((1.9, 1.7, 2.1, 5, 0.0), (0.7, 0.6, 0.8, 5, 1.0), None),
+    ],
+    ids=["clear", "two prompts", "wide", "hardly faster", "hardly slower", "not in the mix"],
+)
+def test_signs_differ_by_the_ratios_and_clearly_by_the_intervals(
+    code: tuple[Any, ...], prose: tuple[Any, ...], flip: SignFlip | None
+) -> None:
+    assert sign_flip([CategoryRatio("code", *code), CategoryRatio("prose", *prose)]) is flip
+
+
+def test_an_open_flip_is_said_first_too() -> None:
+    mixed = replace(
+        SUMMARY,
+        categories=(
+            CategoryRatio("code", 1.92, None, None, 2, 0.5),
+            CategoryRatio("prose", 0.71, 0.6, 0.8, 10, 0.5),
+        ),
+    )
+    assert plain_sentence(mixed, "chat").startswith("It may depend on the category: 1.92x on code")
 
 
 def test_names_are_escaped_in_markdown_and_plain_in_text() -> None:

@@ -14,7 +14,8 @@ from specdash.domain.statistics import (
     mean_estimate,
     outliers,
     rounds_interval,
-    strata,
+    variance_parts,
+    welch_satterthwaite,
 )
 
 
@@ -71,23 +72,86 @@ def test_unusable_weights_count_categories_equally(weights: dict[str, float]) ->
     assert found.log_ratio == pytest.approx(0.2)
 
 
-def test_categories_with_one_prompt_form_one_stratum() -> None:
-    samples = (
-        _samples(0.1, 0.2)
-        + _samples(0.5, category="b", start=2)
-        + _samples(0.7, category="c", start=3)
-    )
-    groups = strata(samples)
-    assert [(g.category, len(g.samples)) for g in groups] == [("a", 2), ("other", 2)]
-    assert [g.weight for g in groups] == pytest.approx([1 / 3, 2 / 3])
+MIXED = (
+    _samples(0.5, 0.52, 0.51)
+    + _samples(-0.2, -0.21, category="b", start=3)
+    + _samples(0.0, category="c", start=5)
+)
 
 
-def test_a_single_prompt_left_over_makes_it_one_plain_sample() -> None:
+def test_a_category_with_one_prompt_leaves_the_mix_as_it_is() -> None:
+    found = estimate(MIXED, {"a": 0.01, "b": 0.98, "c": 0.01})
+    assert found is not None
+    assert found.log_ratio == pytest.approx(0.01 * 0.51 - 0.98 * 0.205)
+    assert found.ratio == pytest.approx(0.822, abs=5e-4)
+    assert found.n_strata == 3
+
+
+def test_a_category_with_one_prompt_borrows_the_spread_within_the_others() -> None:
     samples = _samples(0.1, 0.2, 0.3) + _samples(0.6, category="b", start=3)
     found = estimate(samples)
     assert found is not None
-    assert (found.n_strata, found.df) == (1, 3)
-    assert found.log_ratio == pytest.approx(0.3)
+    assert found.log_ratio == pytest.approx(0.4)
+    # s^2 = 0.01 of a stands for b too: 0.5^2 / 3 + 0.5^2
+    assert found.standard_error == pytest.approx(math.sqrt(0.01 / 3))
+    assert (found.n_strata, found.df) == (2, pytest.approx(2))
+
+
+def test_what_is_borrowed_is_no_further_degree_of_freedom() -> None:
+    third = dict.fromkeys("abc", 1 / 3)
+    parts = variance_parts({"a": 3, "b": 2, "c": 1}, third)
+    # The pooled variance is 2/3 that of a and 1/3 that of b.
+    assert [p.coefficient for p in parts] == pytest.approx([1 / 27 + 2 / 27, 1 / 18 + 1 / 27])
+    assert [(p.categories, p.df) for p in parts] == [(("a",), 2), (("b",), 1)]
+    assert welch_satterthwaite([(1.0, 2), (1.0, 2)]) == (2.0, 4.0)
+    assert welch_satterthwaite([(1.0, 2), (0.0, 5)]) == (1.0, 2.0)
+    assert welch_satterthwaite([(0.0, 2), (0.0, 5)]) == (0.0, 7.0)
+
+
+def test_single_prompts_alone_take_the_spread_between_them() -> None:
+    values = (0.1, 0.4, -0.2, 0.3)
+    samples = [PromptSample(i, f"c{i}", (v,)) for i, v in enumerate(values)]
+    plain = mean_estimate(values)
+    assert estimate(samples) == plain
+    weights = {"c0": 0.7, "c1": 0.1, "c2": 0.1, "c3": 0.1}
+    found = estimate(samples, weights)
+    assert found is not None
+    assert found.log_ratio == pytest.approx(0.7 * 0.1 + 0.1 * 0.5)
+    assert plain.standard_error is not None
+    assert found.standard_error == pytest.approx(plain.standard_error * math.sqrt(4 * 0.52))
+    assert found.df == pytest.approx(3)
+
+
+def test_one_pair_is_too_little_to_borrow_from() -> None:
+    found = estimate(_samples(0.1, 0.2) + _samples(0.6, category="b", start=2))
+    assert found is not None
+    assert found.log_ratio == pytest.approx(0.375)
+    # Variance of all three, 0.07, times 0.5^2 / 2 + 0.5^2.
+    assert found.standard_error == pytest.approx(math.sqrt(0.375 * 0.07))
+    assert (found.n_strata, found.df) == (1, pytest.approx(2))
+
+
+def test_one_spread_stands_for_all_where_it_is_asked_for() -> None:
+    samples = _samples(0.1, 0.2) + _samples(0.6, 0.8, 0.7, category="b", start=2)
+    found = estimate(samples, {"a": 3.0, "b": 1.0}, one_spread=True)
+    assert found is not None
+    assert found.log_ratio == pytest.approx(0.75 * 0.15 + 0.25 * 0.7)
+    # Variance of all five, 0.097, times 0.75^2 / 2 + 0.25^2 / 3.
+    assert found.standard_error == pytest.approx(math.sqrt(0.097 * (0.28125 + 0.0625 / 3)))
+    assert (found.n_strata, found.df) == (1, pytest.approx(4))
+
+
+def test_the_bootstrap_borrows_too() -> None:
+    values = [0.1 + 0.05 * math.sin(i) for i in range(12)]
+    own = [PromptSample(i, f"c{i}", (v,)) for i, v in enumerate(values)]
+    low, high = bootstrap_interval(own)
+    assert (low, high) == pytest.approx(bootstrap_interval(_samples(*values)), rel=5e-3)
+    mixed = _samples(*(v + 0.3 for v in values)) + _samples(-0.2, category="b", start=12)
+    low, high = bootstrap_interval(mixed, {"a": 0.1, "b": 0.9})
+    assert low is not None
+    assert high is not None
+    assert low < math.exp(0.1 * (sum(values) / 12 + 0.3) - 0.9 * 0.2) < high
+    assert high / low > 1.05, "b alone would show none"
 
 
 def test_few_prompts_have_no_interval() -> None:

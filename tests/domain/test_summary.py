@@ -239,7 +239,7 @@ def test_single_token_runs_have_no_ratio_and_say_so() -> None:
     off, on = summarise([OFF, ON], runs)
     assert (off.decode_tok_s, on.decode_tok_s, on.ratio) == (None, None, None)
     assert on.verdict is Verdict.NOT_RESOLVED
-    assert set(on.flags) == {"few_prompts", "no_speed", "short"}
+    assert set(on.flags) == {"no_speed", "short"}
     assert on.advice == "No run with a speed (it takes two tokens) has a partner in off."
 
 
@@ -320,6 +320,8 @@ def test_categories_have_their_own_ratios_and_a_flip_is_flagged() -> None:
     assert code.ratio == pytest.approx(1.9, abs=0.02)
     assert prose.ratio == pytest.approx(0.7, abs=0.01)
     assert "sign_flip" in on.flags
+    weighed = on_summary(make_runs(speed, n_prompts=8, categories=("prose", "code")), {"code": 1})
+    assert "sign_flip" not in weighed.flags
     assert on.ratio == pytest.approx(math.sqrt(1.9 * 0.7), abs=0.02)
 
 
@@ -330,6 +332,9 @@ def test_the_users_mix_weighs_categories_and_total_time() -> None:
     runs = make_runs(speed, n_prompts=6, categories=("prose", "code"))
     on = on_summary(runs, {"prose": 1, "code": 3})
     assert on.ratio == pytest.approx(2**0.75)
+    assert [(c.category, c.share) for c in on.categories] == [("code", 0.75), ("prose", 0.25)]
+    assert on.spread is not None
+    assert (on.spread.df, on.spread.of_means) == (4, pytest.approx(0))
     assert on.total_time_ratio == pytest.approx(4 / 2.5)
 
 
@@ -343,7 +348,23 @@ def test_bootstrap_is_shown_from_ten_prompts() -> None:
 
 def test_without_a_baseline_there_is_no_ratio() -> None:
     (on,) = summarise([ON], [r for r in make_runs(on_speed(1.2)) if r.arm_id == 2])
-    assert (on.ratio, on.verdict) == (None, Verdict.NOT_RESOLVED)
+    assert (on.ratio, on.verdict, on.reason) == (None, None, "there is no off here")
+
+
+def test_an_arm_that_ran_without_off_is_measured_alone() -> None:
+    off = replace(OFF, status="unsupported", reason="The server always speculates.")
+    runs = [r for r in make_runs(on_speed(1.2), n_prompts=12) if r.arm_id == 2]
+    left, on = summarise([off, ON], runs)
+    assert left.reason == "The server always speculates."
+    assert (on.status, on.verdict, on.advice, on.flags) == ("measured", None, None, ())
+    assert (on.n_runs, on.reason) == (24, "there is no off here")
+    assert on.decode_tok_s is not None
+
+
+def test_an_off_that_ran_before_it_failed_still_counts() -> None:
+    off = replace(OFF, status="failed")
+    on = summarise([off, ON], make_runs(on_speed(1.25)))[1]
+    assert (on.verdict, on.reason) == (Verdict.FASTER, None)
 
 
 def test_nothing_measured_yet() -> None:

@@ -88,7 +88,7 @@ DECISION = Decision(
         CategoryResult("records", 0.75, Ratio(1.6, 1.4, 1.8, 4)),
         CategoryResult("prose", 0.25, Ratio(0.9, 0.85, 0.95, 4)),
     ),
-    warnings=("It depends on the category: 1.60x on records, 0.90x on prose.",),
+    warnings=("It clearly depends on the category: 1.60x on records, 0.90x on prose.",),
     mix={"records": 3.0, "prose": 1.0},
     rungs=RUNGS,
     candidates=CANDIDATES,

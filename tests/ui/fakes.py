@@ -99,8 +99,8 @@ def on_summary(arm_id: int = 2, **changes: object) -> ArmSummary:
         flags=(),
         prompts=tuple(prompt_ratio(f"p{i}", r) for i, r in enumerate((1.2, 1.3, 0.9))),
         categories=(
-            CategoryRatio("records", 1.3, 1.2, 1.4, 5),
-            CategoryRatio("prose", 0.95, 0.92, 0.98, 5),
+            CategoryRatio("records", 1.3, 1.2, 1.4, 5, 0.5),
+            CategoryRatio("prose", 0.95, 0.92, 0.98, 5, 0.5),
         ),
         advice=None,
     )

@@ -209,7 +209,7 @@ def test_the_answer_comes_first_with_its_warning_interval_price_and_settings(
 ) -> None:
     app = open_page(id=str(answered(seeded)))
     assert app.subheader[0].value.startswith(f"Use `{SIMPLE}` on extract")
-    assert "It depends on the category" in app.warning[0].value
+    assert "It clearly depends on the category" in app.warning[0].value
     metrics = {m.label: m.value for m in app.metric}
     assert metrics["Speed against off"] == "1.40x"
     assert metrics["95 % interval"] == "1.29x to 1.52x"

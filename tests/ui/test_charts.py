@@ -85,7 +85,7 @@ def test_titles_claim_no_more_than_was_measured() -> None:
 )
 def test_the_title_of_categories_says_which_have_intervals(without: int, title: str) -> None:
     categories = tuple(
-        CategoryRatio(f"c{i}", 1.2, *((None, None) if i < without else (1.1, 1.3)), n=3)
+        CategoryRatio(f"c{i}", 1.2, *((None, None) if i < without else (1.1, 1.3)), n=3, share=0.5)
         for i in range(2)
     )
     assert _title(ratios.category_figure((ARMS[0], on_summary(categories=categories)))) == title

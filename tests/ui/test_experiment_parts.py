@@ -38,6 +38,19 @@ def test_without_looks_nothing_is_said(captions: list[str]) -> None:
         ({}, "at most 10 rounds."),
         ({"precision_reached": True}, "at most 10 rounds: reached."),
         ({"precision_reached": False}, "at most 10 rounds: not reached, the cap came first."),
+        (
+            {
+                "precision_reached": False,
+                "precision_needs_prompts": True,
+                "precision_further_prompts": 12,
+            },
+            "not reached. The prompts differ by more than that, which no number of rounds would "
+            "change; add prompts (about 12 more).",
+        ),
+        (
+            {"precision_reached": False, "precision_needs_prompts": True},
+            "which no number of rounds would change; add prompts.",
+        ),
     ],
 )
 def test_precision_is_said_with_whether_it_was_reached(

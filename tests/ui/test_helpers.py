@@ -10,7 +10,7 @@ from specdash.domain.pairing import PairVerdict
 from specdash.settings import Settings
 from specdash.store.comparison import Side, choices, not_comparable_reasons
 from specdash.store.views import ModelView
-from specdash.ui import checks, drafts, experiment_parts, live, rows, words
+from specdash.ui import drafts, experiment_parts, live, rows, words
 from specdash.ui.drafts import targets
 from specdash.ui.repeat import repeat_command
 
@@ -118,22 +118,6 @@ def test_drafts_that_fit_come_first_and_the_others_say_why(
     found = drafts.drafts_for(target, "draft-simple", [target, other, small])
     assert [d.model.name for d in found] == ["small", "other"]
     assert found[1].verdict.reason == "sizes differ by 200"
-
-
-def test_the_smallest_effect_comes_from_former_spread() -> None:
-    assumed = checks.effect_words([], 10)
-    assert assumed.startswith("a true change of 10.5")
-    assert "Assumed: a spread of 10\u00a0%" in assumed
-    for few in (0, 1, 2):
-        assert checks.effect_words([history_row()], few) == (
-            "none, for under 3 prompts there is no interval across prompts."
-        )
-    assert checks.effect_words([history_row()], 3).startswith("a true change of ")
-    assert checks.effect_words([], 9, 3).startswith("a true change of 11.9")
-    said = checks.effect_words([history_row()], 10)
-    assert said.startswith("a true change of 21.2")
-    assert "4 times in 5" in said
-    assert "the median of 1 result of this target on this machine" in said
 
 
 def test_a_model_whose_file_is_gone_is_no_target() -> None:

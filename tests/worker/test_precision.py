@@ -23,7 +23,7 @@ def n_rounds(events: list[object]) -> int:
     ("script", "precision", "rounds", "reached"),
     [
         ('{"noise": 0.0001}', 0.5, 2, True),
-        ('{"noise": 0.03}', 0.02, 3, True),
+        ('{"noise": 0.03}', 0.02, 6, True),
         ('{"noise": 0.2}', 0.02, 6, False),
     ],
 )
@@ -34,8 +34,19 @@ def test_whole_rounds_are_added_until_intervals_are_narrow_or_the_cap_is_reached
     _, measuring, events = measure(
         tmp_path, script, OFF_ON, n_prompts=6, rounds=2, precision=precision, max_rounds=6
     )
-    assert (n_rounds(events), measuring.precision_reached) == (rounds, reached)
+    assert measuring.precision is not None
+    assert (n_rounds(events), measuring.precision.reached) == (rounds, reached)
     assert len(runs_of(events)) == 2 + rounds * 6 * 2
+
+
+def test_no_round_is_added_where_the_prompts_alone_differ_too_much(tmp_path: Path) -> None:
+    # Without a speed-up of its own a method gains by its accepted tokens, which differ by prompt.
+    _, measuring, events = measure(
+        tmp_path, '{"noise": 0.001}', OFF_ON, n_prompts=6, rounds=2, precision=0.005, max_rounds=9
+    )
+    assert measuring.precision is not None
+    assert (measuring.precision.reached, measuring.precision.needs_prompts) == (False, True)
+    assert n_rounds(events) == 2
 
 
 def test_the_speed_up_itself_does_not_change_how_many_rounds_there_are(tmp_path: Path) -> None:
@@ -46,7 +57,7 @@ def test_the_speed_up_itself_does_not_change_how_many_rounds_there_are(tmp_path:
             tmp_path, script, OFF_ON, n_prompts=6, rounds=2, precision=0.02, max_rounds=6
         )
         rounds.append(n_rounds(events))
-    assert rounds == [3, 3, 3]
+    assert rounds == [6, 6, 6]
 
 
 def test_added_rounds_are_those_of_the_longer_plan(tmp_path: Path) -> None:
@@ -83,7 +94,8 @@ def test_an_arm_that_did_not_speculate_holds_nothing_up(tmp_path: Path) -> None:
         precision=0.01,
         max_rounds=9,
     )
-    assert (n_rounds(events), measuring.precision_reached) == (1, True)
+    assert measuring.precision is not None
+    assert (n_rounds(events), measuring.precision.reached) == (1, True)
     assert [e.status for e in events if isinstance(e, ArmEvent)] == [
         "measured",
         "measured",
@@ -93,4 +105,4 @@ def test_an_arm_that_did_not_speculate_holds_nothing_up(tmp_path: Path) -> None:
 
 def test_fixed_rounds_reach_no_precision(tmp_path: Path) -> None:
     _, measuring, events = measure(tmp_path, "{}", OFF_ON, n_prompts=6, rounds=2)
-    assert (n_rounds(events), measuring.precision_reached) == (2, None)
+    assert (n_rounds(events), measuring.precision) == (2, None)

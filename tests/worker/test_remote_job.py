@@ -125,7 +125,8 @@ def test_a_server_without_a_baseline_measures_its_arm_alone(
         report = _measure(engine, settings, on, None, anchor_every=1, precision=None)
     off, arm = report.arms
     assert (off.status, arm.status) == ("unsupported", "measured")
-    assert (arm.n_runs, arm.ratio) == (3, None)
+    assert (arm.n_runs, arm.ratio, arm.verdict) == (3, None, None)
+    assert arm.reason == "there is no off here"
     assert arm.decode_tok_s is not None
 
 
