@@ -12,12 +12,13 @@ from sqlalchemy.engine import Engine
 from sqlmodel import col, select
 from streamlit.testing.v1 import AppTest
 
+from specdash.domain import flag_words
 from specdash.domain.pairing import PairVerdict
 from specdash.settings import PROJECT_ROOT, load_settings
 from specdash.store.queries import experiment_report
 from specdash.store.session import read_session, write_session
 from specdash.store.tables import Run
-from specdash.ui import background, data, gate, nav, words
+from specdash.ui import background, data, gate, nav
 from specdash.ui import format as fmt
 from specdash.worker.queue import Outcome
 
@@ -238,8 +239,8 @@ def test_flags_of_either_arm_stand_beside_the_comparison(seeded: Engine) -> None
     app = open_page(
         nav.COMPARE, a="1 · seeded · off · scripted", b=f"1 · seeded · {arm} · scripted"
     )
-    assert [w.value for w in app.warning] == [fmt.plain(words.flag("suspect"))]
-    assert fmt.plain(words.flag("diverged")) in everything(app)
+    assert [w.value for w in app.warning] == [fmt.plain(flag_words.flag("suspect"))]
+    assert fmt.plain(flag_words.flag("diverged")) in everything(app)
 
 
 def test_two_experiments_compare_over_their_own_offs(seeded: Engine) -> None:
