@@ -15,8 +15,15 @@ from specdash.errors import SpecdashError, UsageError
 from specdash.settings import Settings, load_settings
 from specdash.store.enqueue import Queued, queue_experiment
 from specdash.store.experiment_request import ExperimentRequest, check_numbers
-from specdash.store.queries import experiment_report, list_runs
+from specdash.store.queries import (
+    experiment_report,
+    get_model,
+    get_workload,
+    history,
+    list_runs,
+)
 from specdash.store.session import read_session
+from specdash.worker.effect import effect_words, planned_by, results_here
 from specdash.worker.launch import ensure_worker
 from specdash.worker.preflight import preflight
 from specdash.worker.request import Wish, build_request
@@ -33,13 +40,18 @@ def _enqueue(store: Engine, settings: Settings, wish: Wish) -> Queued:
 
 
 def _say_checks(store: Engine, request: ExperimentRequest) -> None:
-    """What the form of the dashboard shows beside its fields: time, and all that is amiss.
+    """What the form of the dashboard shows beside its fields: time, smallest effect, what is amiss.
 
     An error here does not keep the job from the queue; it will say the same when it fails.
     """
     for check in preflight(store, request):
         if check.level != "ok" or check.field == "time":
             say(f"{_SAID[check.level]}{check.text}")
+    with read_session(store) as session:
+        target = get_model(session, request.target_model_id)
+        workload = get_workload(session, request.workload_id)
+        rows = history(session, results_here(target.name))
+    say(f"Smallest effect: {effect_words(rows, planned_by(request, workload))}")
 
 
 def queue(wish: Wish, *, as_json: bool) -> None:

@@ -24,11 +24,10 @@ from specdash.store.views import ModelView, WorkloadView
 from specdash.ui import components, data, nav
 from specdash.ui import format as fmt
 from specdash.ui.advice_words import memory_words, mix_words, plan_steps
-from specdash.ui.checks import target_history
 from specdash.ui.demo import models_or_demo
 from specdash.ui.drafts import Draft, every_draft_for, targets
-from specdash.ui.effect import Planned, effect_words
 from specdash.ui.memory import host_memory, pair_estimate
+from specdash.worker.effect import Planned, effect_words, results_here
 from specdash.worker.request import default_n_ctx, default_threads
 
 _ASKED = "advice_asked"
@@ -257,7 +256,7 @@ def _effect(question: Question, workload: WorkloadView, target: ModelView) -> st
         weights=question.mix or workload.weights,
         rounds=most_confirm_rounds(question.budget_s),
     )
-    words = effect_words(target_history(target.name), planned)
+    words = effect_words(data.history(results_here(target.name)), planned)
     return f"on the {fmt.plural(len(keys), 'prompt')} of the confirmation, {words}"
 
 

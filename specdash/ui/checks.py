@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from specdash.store.experiment_request import ExperimentRequest, chosen_prompts
-from specdash.store.views import HistoryFilter, HistoryRow
-from specdash.ui import data, effect
+from specdash.store.experiment_request import ExperimentRequest
+from specdash.ui import data
 from specdash.ui import format as fmt
+from specdash.worker.effect import effect_words, planned_by, results_here
 from specdash.worker.preflight import Check, preflight
 
 _MARKS = {
@@ -43,23 +43,9 @@ def show(request: ExperimentRequest, target: str) -> bool:
         level = "info" if (check.field, check.level) == ("time", "ok") else check.level
         _line(level, _FIELDS.get(check.field, check.field), check.text)
     workload = data.workload(request.workload_id)
-    planned = effect.Planned(
-        workload=workload.name,
-        methods=frozenset(effect.method_of(arm) for arm in request.arms if not arm.is_off),
-        categories=tuple(p.category for p in chosen_prompts(request, workload.prompts)),
-        weights=workload.weights,
-        rounds=request.rounds,
-    )
-    _line("info", "Smallest effect", effect.effect_words(target_history(target), planned))
+    rows = data.history(results_here(target))
+    _line("info", "Smallest effect", effect_words(rows, planned_by(request, workload)))
     return _forbidden(found)
-
-
-def target_history(target: str) -> Sequence[HistoryRow]:
-    """Finished results of a target on this machine."""
-    former = HistoryFilter(
-        targets=(target,), machines=(data.machine_name(),), states=("succeeded",)
-    )
-    return data.history(former)
 
 
 def _forbidden(found: Sequence[Check]) -> bool:

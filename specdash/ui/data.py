@@ -35,7 +35,7 @@ from specdash.store.views import (
     WorkerView,
     WorkloadView,
 )
-from specdash.worker.machine import machine_facts
+from specdash.worker import machine
 
 
 def settings() -> Settings:
@@ -48,11 +48,9 @@ def _settings(_environment: tuple[tuple[str, str], ...]) -> Settings:
     return load_settings()
 
 
-@functools.cache
 def machine_name() -> str:
     """What the worker of this machine calls it in the store."""
-    facts = machine_facts()
-    return str(facts.get("hostname") or facts.get("cpu_model") or facts["fingerprint"])[:200]
+    return machine.machine_name()
 
 
 def engine() -> Engine:

@@ -1,6 +1,7 @@
 """What this machine is and how busy it is; ``None`` wherever the system does not tell."""
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import math
@@ -82,6 +83,13 @@ def library_versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions
+
+
+@functools.cache
+def machine_name() -> str:
+    """What the worker of this machine calls it in the store."""
+    facts = machine_facts()
+    return str(facts.get("hostname") or facts.get("cpu_model") or facts["fingerprint"])[:200]
 
 
 def fingerprint(identity: Mapping[str, object]) -> str:

@@ -149,7 +149,10 @@ def test_the_checks_of_the_form_are_said_before_anything_is_queued(
         "10 or more.",
         "14 runs. How long they take is unknown: this machine has not measured this target with "
         "these settings yet.",
+        "Smallest effect: none, for under 3 prompts there is no interval across prompts.",
     ]
+    answer = specdash("queue", *words)
+    assert "Smallest effect: a true change of " in answer.err.splitlines()[-1]
     answer = specdash("queue", *words, "--seed", "-1")
     assert answer.status == 2
 

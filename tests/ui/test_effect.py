@@ -8,7 +8,7 @@ from fakes import history_row, on_summary
 from specdash.domain.arms import parse_arm
 from specdash.domain.power import Spread
 from specdash.store.views import HistoryRow
-from specdash.ui.effect import Planned, effect_words, method_of
+from specdash.worker.effect import Planned, effect_words, method_of
 
 PLAN = Planned("extract", frozenset({"ngram-simple"}), ("records",) * 10, {}, 3)
 

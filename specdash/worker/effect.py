@@ -9,8 +9,10 @@ from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.power import minimum_detectable_effect, planned_error
 from specdash.domain.statistics import MIN_PROMPTS, mix_shares
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
-from specdash.store.views import HistoryRow
-from specdash.ui import format as fmt
+from specdash.domain.workload import Workload
+from specdash.store.experiment_request import ExperimentRequest, chosen_prompts
+from specdash.store.views import HistoryFilter, HistoryRow
+from specdash.worker.machine import machine_name
 
 ASSUMED_SPREAD = 0.10
 """Standard deviation of ln(on/off) between prompts where none was measured yet."""
@@ -42,6 +44,22 @@ def method_of(arm: Arm) -> str:
     return " + ".join(call.method for call in arm.calls)
 
 
+def planned_by(request: ExperimentRequest, workload: Workload) -> Planned:
+    """What a request plans on its workload."""
+    return Planned(
+        workload=workload.name,
+        methods=frozenset(method_of(arm) for arm in request.arms if not arm.is_off),
+        categories=tuple(p.category for p in chosen_prompts(request, workload.prompts)),
+        weights=request.weights or workload.weights,
+        rounds=request.rounds,
+    )
+
+
+def results_here(target: str) -> HistoryFilter:
+    """Finished results of a target on this machine."""
+    return HistoryFilter(targets=(target,), machines=(machine_name(),), states=("succeeded",))
+
+
 def effect_words(rows: Sequence[HistoryRow], planned: Planned) -> str:
     """What the planned prompts can tell apart; the sentence says on which history that rests."""
     shares = mix_shares(dict.fromkeys(planned.categories), planned.weights)
@@ -54,8 +72,8 @@ def effect_words(rows: Sequence[HistoryRow], planned: Planned) -> str:
     seen = math.expm1(effect)
     needed = math.expm1(effect + math.log1p(PRACTICAL_DIFFERENCE))
     return (
-        f"a true change of {fmt.percent(seen, 1)} would be seen 4 times in 5; for the word "
-        f"“faster” about {fmt.percent(needed, 1)} is needed. {source}"
+        f"a true change of {_percent(seen)} would be seen 4 times in 5; for the word "
+        f"“faster” about {_percent(needed)} is needed. {source}"
     )
 
 
@@ -78,12 +96,20 @@ def _expected_spread(rows: Sequence[HistoryRow], planned: Planned) -> tuple[floa
             sd = statistics.median(found)
             like = words.partition(" and ")[0] if planned.methods is None else words
             return sd, (
-                f"From a spread of {fmt.percent(sd, 1)} between prompts of a category over "
-                f"{fmt.plural(planned.rounds, 'round')}, the median of "
-                f"{fmt.plural(len(found), 'result')} of this target on this machine {like}."
+                f"From a spread of {_percent(sd)} between prompts of a category over "
+                f"{_plural(planned.rounds, 'round')}, the median of "
+                f"{_plural(len(found), 'result')} of this target on this machine {like}."
             )
     return ASSUMED_SPREAD, (
-        f"Assumed: a spread of {fmt.percent(ASSUMED_SPREAD)} between prompts, for no finished "
+        f"Assumed: a spread of {_percent(ASSUMED_SPREAD, 0)} between prompts, for no finished "
         "benchmark compares two prompts of this target on this machine yet; runs without drafting "
         "alone tell no spread."
     )
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f}\u00a0%"
+
+
+def _plural(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
