@@ -1,48 +1,55 @@
 """How far predicted speed-ups are from measured ones, over n-gram and draft arms.
 
-    python -m benchmarks.prediction_accuracy --draft FILE [--workload NAME ...] [--prompts 10]
-        [--max-tokens 256] [--rounds 1] [--results FILE.jsonl] [--seconds N]
+    python -m benchmarks.prediction_accuracy [--draft FILE] [--sample N] [--seed 1]
+        [--workload NAME ...] [--prompts 10] [--max-tokens 256] [--rounds 1]
+        [--results FILE.jsonl] [--seconds N]
     python -m benchmarks.prediction_accuracy --results FILE.jsonl --table
 
 One calibration a start; then prompt by prompt a block of ``off`` and every arm in a seeded order,
 and the prediction of every arm from the ``off`` text. ``own`` prices the passes that were measured:
-it leaves out what the texts of an arm and of ``off`` differ by. The results file is added to after
-every prompt and prompts that stand in it are skipped, so a run can be made in pieces; no prompt
-begins after ``--seconds``. The table is over the whole file. Exit status 1 when the median of its
-errors is above 5 % or the 90th percentile above 10 %.
+it leaves out what the texts of an arm and of ``off`` differ by. ``inside`` says whether the
+measured ratio lies in the predicted interval, ``differ`` how many passes of a run a replay on its
+own ids makes otherwise. Without ``--draft`` a Q4_0 of the model is made and drafts. ``--sample N``
+adds so many arms of the advisor's grids, half of them lookups of every method, half of them drafts
+of every kind of ``n_min`` and ``p_min`` (22 arms hold one of each kind).
+
+The results file is added to after every prompt, and arms on prompts that stand in it are skipped,
+so a run can be made in pieces; no prompt begins after ``--seconds``. The table is over the whole
+file. Exit status 1 when the median of its errors is above 5 % or the 90th percentile above 10 %.
 """
 
 import argparse
 import json
 import math
 import random
-import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.prediction_lines import Line, print_table, read_lines
+from specdash.advisor.grid import draft_grid, ngram_grid
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.calibration import Calibration, CalibrationPlan
 from specdash.domain.metrics import decode_tok_s
-from specdash.domain.prediction import ReplayedText, predict_time
+from specdash.domain.overhead import made_passes
+from specdash.domain.prediction import predict_time
 from specdash.domain.workload import Workload
 from specdash.domain.workload_files import parse_workload
+from specdash.drafting.model_replay import DraftTable, replay_with_tables
 from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt, RunRecord
-from specdash.engines.draft_replay import ask_tables
 from specdash.engines.llama_cpp import LlamaCppEngine
+from specdash.engines.probe_client import requantise_file
 from specdash.gguf.places import DEMO_HINT, demo_model
 from specdash.settings import SHIPPED_WORKLOADS
 from specdash.worker.machine import allowed_cpus
 from specdash.worker.replaying import DraftRecord, PlainText, replay_arms
 
 DRAFT = "d"
-MEDIAN_LIMIT = 0.05
-P90_LIMIT = 0.10
 OFF = parse_arm("off")
 ARMS = [
     parse_arm(text)
@@ -61,25 +68,32 @@ ARMS = [
         f"draft-simple:model={DRAFT},n_max=3",
         f"draft-simple:model={DRAFT},n_max=6",
         f"draft-simple:model={DRAFT},n_max=8,p_min=0.75",
+        f"draft-simple:model={DRAFT},n_max=8,n_min=2,p_min=0.6",
         f"ngram-simple:size_n=4,size_m=16+draft-simple:model={DRAFT},n_max=3",
     )
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One arm on one prompt; ratios to ``off``."""
+def sampled(n: int, seed: int) -> list[Arm]:
+    """``n`` arms of the grids; kinds take turns, so that the rare ones are there too."""
+    rng = random.Random(seed)
+    lookups = _by_turns(ngram_grid(), lambda arm: arm.calls[0].method, rng)
+    drafts = _by_turns(
+        draft_grid(DRAFT), lambda arm: (arm.calls[0].get("n_min"), arm.calls[0].get("p_min")), rng
+    )
+    return [*lookups[: n - n // 2], *drafts[: n // 2]]
 
-    workload: str
-    prompt: str
-    arm: str
-    max_tokens: int
-    predicted: float
-    measured: float
-    own: float
-    is_equal: bool
-    drift: float
-    spread: float
+
+def _by_turns(
+    arms: Sequence[Arm], kind: Callable[[Arm], Hashable], rng: random.Random
+) -> list[Arm]:
+    shuffled = rng.sample(list(arms), len(arms))
+    seen: dict[Hashable, int] = {}
+    turns = []
+    for arm in shuffled:
+        seen[kind(arm)] = turn = seen.get(kind(arm), 0) + 1
+        turns.append((turn, arm))
+    return [arm for _, arm in sorted(turns, key=lambda pair: pair[0])]
 
 
 def log_ratio(on: Sequence[RunRecord], off: Sequence[RunRecord]) -> float:
@@ -106,38 +120,70 @@ def own_ratio(
     arm: Arm, calibration: Calibration, prompt: PreparedPrompt, record: RunRecord
 ) -> float:
     """Price of the passes that were really made."""
-    steps = record.steps or ()
-    by_model = [i for i, c in enumerate(arm.calls) if c.draft_model]
-    text = ReplayedText(
-        len(prompt.token_ids),
-        len(record.token_ids),
-        [(s.n_drafted, s.n_accepted) for s in steps],
-        [s.n_drafted if s.drafter in by_model else 0 for s in steps] if by_model else None,
+    text = made_passes(arm, len(prompt.token_ids), record.counters, record.steps or ())
+    draft = DRAFT if arm.draft_models else None
+    return predict_time(text, calibration, draft).ratio or math.nan
+
+
+def n_differing(
+    arm: Arm, prompt: PreparedPrompt, record: RunRecord, tables: Mapping[str, DraftTable]
+) -> int:
+    """Passes that a replay on the run's own ids makes otherwise, or not at all."""
+    text = plain_text(prompt, record)
+    replayed = replay_with_tables(
+        text.prompt_ids,
+        text.output_ids,
+        arm,
+        tables,
+        n_predict=text.n_predict,
+        n_ctx=len(text.prompt_ids) + text.n_predict,
+        eog_ids=text.output_ids[-1:] if text.is_ended else (),
     )
-    return predict_time(text, calibration, DRAFT if by_model else None).ratio or math.nan
+    made = _by_position([(s.n_drafted, s.n_accepted) for s in record.steps or ()])
+    again = _by_position([(s.n_drafted, s.n_accepted) for s in replayed.steps])
+    return sum(again.get(position) != step for position, step in made.items())
+
+
+def _by_position(steps: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """(drafted, accepted) by the tokens emitted before the pass."""
+    return dict(zip(accumulate((a + 1 for _, a in steps), initial=0), steps, strict=False))
+
+
+def ask_draft(
+    engine: LlamaCppEngine, arms: Sequence[Arm], texts: Sequence[PlainText]
+) -> list[DraftTable]:
+    calls = list(dict.fromkeys(c for arm in arms for c in arm.calls if c.draft_model))
+    keys = [(text.prompt_ids, text.output_ids) for text in texts]
+    return list(engine.draft_tables(DRAFT, keys, calls, lambda _share: None))
 
 
 def run_prompt(
     engine: LlamaCppEngine,
+    arms: Sequence[Arm],
     workload: str,
     prompt: PreparedPrompt,
     calibration: Calibration,
+    *,
     options: argparse.Namespace,
 ) -> list[Line]:
     """Blocks of one prompt, and its predictions."""
     rng = random.Random(f"{workload}/{prompt.key}")
     runs: dict[Arm, list[RunRecord]] = {}
     for _ in range(options.rounds):
-        order = [OFF, *ARMS]
+        order = [OFF, *arms]
         rng.shuffle(order)
         for arm in order:
             runs.setdefault(arm, []).append(engine.run(arm, prompt))
     text = plain_text(prompt, runs[OFF][0])
-    calls = list(dict.fromkeys(c for arm in ARMS for c in arm.calls if c.draft_model))
-    keys = [(text.prompt_ids, text.output_ids)]
-    tables = ask_tables(options.draft, keys, calls, options.threads)
-    drafts = {DRAFT: DraftRecord(DRAFT, tables)}
-    (found,) = replay_arms([text], ARMS, calibration, drafts, lambda _share: None)
+    drafted = [arm for arm in arms if arm.draft_models]
+    own = {runs[arm][0].token_ids: plain_text(prompt, runs[arm][0]) for arm in (OFF, *drafted)}
+    tables = (
+        dict(zip(own, ask_draft(engine, drafted, list(own.values())), strict=True))
+        if drafted
+        else {}
+    )
+    drafts = {DRAFT: DraftRecord(DRAFT, [tables[text.output_ids]])} if drafted else {}
+    (found,) = replay_arms([text], arms, calibration, drafts, lambda _share: None)
     if options.raw is not None:
         save_raw(options.raw, workload, prompt, calibration, runs)
     return [
@@ -152,8 +198,16 @@ def run_prompt(
             is_equal=runs[arm][0].token_ids == runs[OFF][0].token_ids,
             drift=calibration.drift,
             spread=calibration.spread,
+            error=calibration.relative_error,
+            n_passes=len(runs[arm][0].steps or ()),
+            n_differing=n_differing(
+                arm,
+                prompt,
+                runs[arm][0],
+                {DRAFT: tables[runs[arm][0].token_ids]} if arm.draft_models else {},
+            ),
         )
-        for arm, result in zip(ARMS, found, strict=True)
+        for arm, result in zip(arms, found, strict=True)
     ]
 
 
@@ -201,52 +255,11 @@ def print_calibration(calibration: Calibration) -> None:
             print(f"  draft at {depth}: {row[1] * 1000:.2f} ms a token")
 
 
-def print_table(lines: Sequence[Line]) -> bool:
-    """Whether the errors are within the limits; one row an arm and workload."""
-    if not lines:
-        print("Nothing was measured in the time that was given.")
-        return False
-    groups: dict[tuple[str, str], list[Line]] = {}
-    for line in lines:
-        groups.setdefault((line.workload, line.arm), []).append(line)
-    print(
-        f"{'workload':<11} {'arm':<60} {'n':>2} {'same':>4} {'predicted':>9} {'measured':>8} "
-        f"{'error':>7} {'own':>7}"
-    )
-    errors, own_errors = [], []
-    for (workload, arm), group in sorted(groups.items()):
-        predicted, measured, own = (
-            math.exp(statistics.fmean(math.log(value) for value in values))
-            for values in zip(*((g.predicted, g.measured, g.own) for g in group), strict=True)
-        )
-        errors.append(predicted / measured - 1)
-        own_errors.append(own / measured - 1)
-        print(
-            f"{workload:<11} {arm:<60} {len(group):>2} {sum(g.is_equal for g in group):>4} "
-            f"{predicted:>9.3f} {measured:>8.3f} {errors[-1]:>+7.1%} {own_errors[-1]:>+7.1%}"
-        )
-    (median, p90), (own_median, own_p90) = (
-        (statistics.median(sizes), float(np.quantile(sizes, 0.9)))
-        for sizes in ([abs(e) for e in found] for found in (errors, own_errors))
-    )
-    print(
-        f"{len(groups)} arms: median {median:.1%} (limit {MEDIAN_LIMIT:.0%}), 90th percentile "
-        f"{p90:.1%} (limit {P90_LIMIT:.0%}); on the passes really made {own_median:.1%} and "
-        f"{own_p90:.1%}"
-    )
-    return median <= MEDIAN_LIMIT and p90 <= P90_LIMIT
-
-
-def read_lines(path: Path | None) -> list[Line]:
-    if path is None or not path.exists():
-        return []
-    return [Line(**json.loads(row)) for row in path.read_text(encoding="utf-8").splitlines()]
-
-
 def run(options: argparse.Namespace) -> list[Line]:
     """What the file holds, and what is measured now."""
     lines = read_lines(options.results)
-    done = {(line.workload, line.prompt) for line in lines}
+    done = {(line.workload, line.prompt, line.arm) for line in lines}
+    arms = list(dict.fromkeys([*ARMS, *sampled(options.sample, options.seed)]))
     names = options.workload or sorted(p.stem for p in SHIPPED_WORKLOADS.glob("*.yaml"))
     began = time.perf_counter()
     with closing(LlamaCppEngine()) as engine:
@@ -256,19 +269,21 @@ def run(options: argparse.Namespace) -> list[Line]:
             GenerationSettings(n_threads=options.threads),
         )
         prompts = [
-            (name, engine.prepare(prompt, options.max_tokens))
+            (name, engine.prepare(prompt, options.max_tokens), left)
             for name in names
             for prompt in _workload(name).prompts[: options.prompts]
-            if (name, prompt.key) not in done
+            if (left := [arm for arm in arms if (name, prompt.key, arm.text()) not in done])
         ]
-        text = [token for _, prompt in prompts for token in prompt.token_ids]
-        calibration = engine.calibrate(text, CalibrationPlan(), lambda _share: None)
+        text = [token for _, prompt, _ in prompts for token in prompt.token_ids]
+        deepest = max((len(p.token_ids) + p.max_tokens for _, p, _ in prompts), default=1)
+        plan = CalibrationPlan().reaching(deepest)
+        calibration = engine.calibrate(text, plan, lambda _share: None)
         print_calibration(calibration)
         print(f"after {time.perf_counter() - began:.0f} s", flush=True)
-        for name, prompt in prompts:
+        for name, prompt, left in prompts:
             if time.perf_counter() - began > options.seconds:
                 break
-            made = run_prompt(engine, name, prompt, calibration, options)
+            made = run_prompt(engine, left, name, prompt, calibration, options=options)
             lines += made
             if options.results is not None:
                 with options.results.open("a", encoding="utf-8") as file:
@@ -285,7 +300,9 @@ def _workload(name: str) -> Workload:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", type=Path, default=demo_model())
-    parser.add_argument("--draft", type=Path)
+    parser.add_argument("--draft", type=Path, help="unset: a Q4_0 of the model, made for this")
+    parser.add_argument("--sample", type=int, default=0, help="arms of the grids on top")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--workload", action="append")
     parser.add_argument("--prompts", type=int, default=10)
     parser.add_argument("--max-tokens", type=int, default=256)
@@ -300,9 +317,11 @@ def main() -> int:
         return 0 if print_table(read_lines(options.results)) else 1
     if options.model is None:
         parser.error(f"there is no demo model. {DEMO_HINT}")
-    if options.draft is None:
-        parser.error("--draft is needed; make one: python -m specdash models requantise demo")
-    return 0 if print_table(run(options)) else 1
+    with tempfile.TemporaryDirectory() as folder:
+        if options.draft is None:
+            options.draft = Path(folder) / "draft.Q4_0.gguf"
+            requantise_file(options.model, options.draft, "Q4_0", options.threads)
+        return 0 if print_table(run(options)) else 1
 
 
 if __name__ == "__main__":

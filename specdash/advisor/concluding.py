@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlmodel import Session
 
 from specdash.advisor.account import CutShort, clean_samples, cut_short_words
+from specdash.advisor.calibration import rough_words
 from specdash.advisor.decision import Decision, Evidence, Step
 from specdash.advisor.expiry import computer, key_fields
 from specdash.advisor.judge import Findings, decide_advice, settles
@@ -56,6 +57,7 @@ def conclude(
     return replace(
         decision,
         smallest_gain=_smallest_gain(session, context, decision.considered_arm),
+        warnings=(*decision.warnings, *rough_words(session, context.advice)),
         evidence=evidence,
         key_fields=evidence[-1].key_fields if evidence else {},
         machine=computer(views[-1]) if views else None,

@@ -156,6 +156,8 @@ def make_plan(
         cost_s=costs.arm_s,
         room=room,
         most=most_arms,
+        categories=categories,
+        mix=mix,
     )
     per_round_s = costs.off_s() + sum(map(costs.arm_s, found.chosen))
     return SearchPlan(

@@ -1,8 +1,8 @@
 """The ladder, cheapest rung first: which rungs are worth measuring, and why the others are not.
 
 A rung is worth it when the best that is predicted for it may beat the best so far by a practical
-difference. Either prediction errs by up to a tenth nine times in ten, and over prompts their ratio
-has an interval; the larger of the two is granted to the next rung.
+difference: by the upper limit of their ratio, whose interval holds the spread over prompts and the
+error of both predictions.
 """
 
 import math
@@ -14,7 +14,8 @@ import humanize
 from specdash.advisor.decision import Ratio, Rung, RungName
 from specdash.domain.arms import Arm
 from specdash.domain.methods import METHODS
-from specdash.domain.statistics import PromptSample, estimate
+from specdash.domain.prediction import model_half_width
+from specdash.domain.statistics import MIN_PROMPTS, PromptSample, estimate
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
 RUNGS: Mapping[RungName, str] = {
@@ -23,10 +24,6 @@ RUNGS: Mapping[RungName, str] = {
     "chain": "Lookup first, then the draft model",
     "trained draft": "A draft trained for the target (EAGLE-3, DFlash, MTP)",
 }
-PREDICTION_ERROR = 0.10
-"""Of a predicted ratio, nine times in ten."""
-MOST_GAIN = (1 + PREDICTION_ERROR) / (1 - PREDICTION_ERROR)
-"""By which an arm may beat another of the same prediction, when both err."""
 _POOL_BYTES = {
     "ngram-map-k": 2 << 20,
     "ngram-map-k4v": 2 << 20,
@@ -191,9 +188,8 @@ def _worth_it(
     """``None`` when it may be worth it, or nobody knows; else why it is not."""
     if best.value is None:
         return None
-    gain = best.value / max(1.0, _value(so_far))
-    high = max(gain * MOST_GAIN, _gain_high(best, so_far, categories, mix))
-    if high >= 1 + PRACTICAL_DIFFERENCE:
+    high = gain_high(best, so_far, categories, mix)
+    if high is None or high >= 1 + PRACTICAL_DIFFERENCE:
         return None
     rival = "off" if so_far is None else f"{so_far.arm} ({_value(so_far):.2f}x)"
     return (
@@ -202,22 +198,37 @@ def _worth_it(
     )
 
 
-def _gain_high(
-    best: Forecast,
-    so_far: Forecast | None,
-    categories: Mapping[int, str],
-    mix: Mapping[str, float] | None,
-) -> float:
-    """Upper limit over prompts of the gain; 0 where there is none."""
-    rival = so_far.by_prompt if so_far is not None else dict.fromkeys(best.by_prompt, 1.0)
+def gain_high(
+    forecast: Forecast,
+    rival: Forecast | None,
+    categories: Mapping[int, str] | None = None,
+    mix: Mapping[str, float] | None = None,
+) -> float | None:
+    """Upper 95 % limit of a forecast over its rival (``None``: off); ``None``: not predicted.
+
+    Around what both rank by. Where the prompts are too few for an interval, the error of the
+    predictions stands alone.
+    """
+    if forecast.predicted is None or forecast.value is None:
+        return None
+    if rival is None or rival.value is None:
+        high = forecast.predicted.high
+        share = math.exp(model_half_width()) if high is None else high / forecast.predicted.value
+        return forecast.value * share
     gains = estimate(
         [
-            PromptSample(p, categories.get(p, ""), (math.log(best.by_prompt[p] / rival[p]),))
-            for p in best.by_prompt.keys() & rival.keys()
+            PromptSample(
+                p,
+                (categories or {}).get(p, ""),
+                (math.log(forecast.by_prompt[p] / rival.by_prompt[p]),),
+            )
+            for p in forecast.by_prompt.keys() & rival.by_prompt.keys()
         ],
         mix,
     )
-    return gains.interval()[1] or 0.0 if gains is not None else 0.0
+    spread = gains.half_width() if gains is not None and gains.n >= MIN_PROMPTS else None
+    width = math.hypot(spread or 0.0, model_half_width(2))
+    return forecast.value / rival.value * math.exp(width)
 
 
 def _value(forecast: Forecast | None) -> float:

@@ -8,8 +8,9 @@
 
 Each step is one job of the queue. :func:`advance` is called again and again, by the worker's ticks
 or by the command line; it looks at the job of the newest step and, when that is over, queues the
-next one or answers. An advice whose job failed, was cancelled or interrupted takes that state with
-the job's words; resumed, it tries that job again.
+next one or answers. A baseline that was stopped for time will do when it left predictions; of a
+search that is over, the calibration learns. An advice whose job failed, was cancelled or
+interrupted takes that state with the job's words; resumed, it tries that job again.
 """
 
 import logging
@@ -19,6 +20,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
 from specdash.advisor import steps
+from specdash.advisor.calibration import calibration_used, learn_overhead
 from specdash.advisor.concluding import conclude
 from specdash.advisor.decision import Step
 from specdash.advisor.plan import SearchPlan
@@ -30,6 +32,7 @@ from specdash.store.advices import (
     charge,
     experiment_by_requester,
     get_advice,
+    list_predictions,
     update_advice,
 )
 from specdash.store.enqueue import queue_experiment
@@ -89,10 +92,13 @@ def _move(engine: Engine, settings: Settings, advice: AdviceView) -> None:
             return
     if job is not None and job.state in ACTIVE_JOB_STATES:
         return
-    if job is not None and job.error_kind == "time_limit":
+    if advice.search_experiment_id is not None and advice.confirm_experiment_id is None:
+        learn_overhead(engine, advice)
+    is_late = job is not None and job.error_kind == "time_limit"
+    if is_late and not _may_search(engine, advice):
         _answer(engine, settings, advice)  # with what there is
         return
-    if job is not None and job.state != "succeeded":
+    if job is not None and job.state != "succeeded" and not is_late:
         step = _STEPS[len(advice.experiment_ids) - 1]
         said = job.error_text or "No reason was given."
         _end(engine, advice.advice_id, job.state, f"The {step} {_ENDED[job.state]}: {said}")
@@ -109,6 +115,15 @@ def _try_again(engine: Engine, settings: Settings, advice: AdviceView, job: JobV
         return
     charge(engine, advice.advice_id, steps.job_seconds(job))
     retry(engine, job.job_id, budget_s=left_s)
+
+
+def _may_search(engine: Engine, advice: AdviceView) -> bool:
+    """Whether the newest step is a baseline that predicted something."""
+    if advice.baseline_experiment_id is None or advice.search_experiment_id is not None:
+        return False
+    with read_session(engine) as session:
+        predictions = list_predictions(session, advice.baseline_experiment_id)
+    return any(row.ratio is not None for row in predictions)
 
 
 def _cancel(engine: Engine, advice: AdviceView) -> None:
@@ -138,9 +153,14 @@ def _next_step(engine: Engine, settings: Settings, advice: AdviceView) -> None:
                 request = steps.search_request(session, context, plan)
             elif advice.confirm_experiment_id is None:
                 request = steps.confirm_request(session, context, plan)
-        used = steps.calibration_used(session, advice)
+        used = calibration_used(session, advice)
     if plan is not None and advice.plan is None:
-        update_advice(engine, advice.advice_id, plan=plan.to_json(), calibration_id=used)
+        update_advice(
+            engine,
+            advice.advice_id,
+            plan=plan.to_json(),
+            calibration_id=used.calibration_id if used is not None else None,
+        )
     if request is not None:
         _queue(engine, advice, request)
         return

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specdash.advisor.decision import Rung
-from specdash.advisor.ladder import MOST_GAIN, UNKNOWN_ROOM, Forecast, MemoryRoom, fits
+from specdash.advisor.ladder import UNKNOWN_ROOM, Forecast, MemoryRoom, fits, gain_high
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE
 
@@ -36,17 +36,20 @@ def choose(
     cost_s: Callable[[Forecast], float],
     room: MemoryRoom = UNKNOWN_ROOM,
     most: int,
+    categories: Mapping[int, str] | None = None,
+    mix: Mapping[str, float] | None = None,
 ) -> Shortlist:
     """The best of each open rung, then the best of each family, then second ones, as time allows.
 
-    One arm is always chosen, and at most ``most``. ``cost_s`` is what measuring an arm takes.
+    One arm is always chosen, and at most ``most``. ``cost_s`` is what measuring an arm takes;
+    ``categories`` and ``mix`` as in :func:`~specdash.advisor.ladder.climb`.
     """
     openings = {r.name for r in rungs if r.state == "open"}
     too_large = {r.name for r in rungs if r.state == "too-large"}
     usable = [f for f in forecasts if f.rung in openings and fits(f, room)]
     ranked = sorted(usable, key=lambda f: (f.value is None, -(f.value or 0.0)))
     musts = [next(f for f in ranked if f.rung == r.name) for r in rungs if r.name in openings]
-    best = max((f.value for f in ranked if f.value is not None), default=None)
+    best = next((f for f in ranked if f.value is not None), None)
     alone = {f.arm: f for f in ranked}
     queue = [*musts, *(f for f in _by_family(ranked, most // _FAMILIES) if f not in musts)]
     chosen: list[Forecast] = []
@@ -59,7 +62,7 @@ def choose(
     for forecast in queue:
         reason = None
         if forecast not in musts:
-            reason = _hopeless(forecast, best) or _adds_nothing(forecast, alone)
+            reason = _hopeless(forecast, best, categories, mix) or _adds_nothing(forecast, alone)
         if reason is None and len(chosen) >= most:
             reason = f"{most} arms are measured, and others are predicted better."
         if reason is None and chosen and cost_s(forecast) > left_s:
@@ -92,17 +95,19 @@ def _firsts(ranked: Sequence[Forecast]) -> list[Forecast]:
     return list(found.values())
 
 
-def _hopeless(forecast: Forecast, best: float | None) -> str | None:
-    predicted, value = forecast.predicted, forecast.value
-    if predicted is None or value is None:
-        return None
-    if predicted.high is not None and max(predicted.high, value) < 1:
-        return (
-            f"Predicted at {predicted.value:.2f}x, between {predicted.low:.2f}x and "
-            f"{predicted.high:.2f}x: slower than off."
-        )
-    if best is not None and value * MOST_GAIN < best:
-        return f"Predicted at {value:.2f}x, too far below the best with {best:.2f}x."
+def _hopeless(
+    forecast: Forecast,
+    best: Forecast | None,
+    categories: Mapping[int, str] | None,
+    mix: Mapping[str, float] | None,
+) -> str | None:
+    """Why it cannot be faster than off, or than the best; ``None`` where it may."""
+    over_off = gain_high(forecast, None)
+    if over_off is not None and over_off < 1:
+        return f"Predicted at {forecast.value:.2f}x, at most {over_off:.2f}x: slower than off."
+    over_best = gain_high(forecast, best, categories, mix)
+    if best is not None and over_best is not None and over_best < 1:
+        return f"Predicted at {forecast.value:.2f}x, too far below the best with {best.value:.2f}x."
     return None
 
 

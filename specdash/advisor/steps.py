@@ -27,9 +27,9 @@ from specdash.domain.records import ArmSummary
 from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.settings import Settings
 from specdash.store.advices import AdviceView, job_of, list_predictions, summaries_by_mix
-from specdash.store.calibrations import calibration_of, newest_calibration
+from specdash.store.calibrations import newest_calibration
 from specdash.store.experiment_request import ExperimentRequest, PredictionRequest
-from specdash.store.queries import get_experiment, get_model, get_workload, list_runs
+from specdash.store.queries import get_model, get_workload, list_runs
 from specdash.store.views import JobView, ModelView, RunView
 from specdash.worker.machine import machine_facts
 
@@ -38,7 +38,7 @@ BASELINE_SHARE = 0.4
 SEARCH_SHARE = 0.5
 """Of what is left after it, the least that the search may take; a confirmation keeps the rest."""
 _LATE, _LATE_S = 1.5, 60.0
-"""A job that takes so many times what is left of the budget, and so many seconds, is stopped."""
+"""A job that takes so many times its part of the budget, and so many seconds, is stopped."""
 FRESH = timedelta(days=7)
 """An older calibration is measured anew, though its key is the same."""
 ELIMINATE_FROM = 3
@@ -92,7 +92,10 @@ def job_seconds(job: JobView) -> float:
 
 
 def baseline_request(session: Session, context: Context) -> ExperimentRequest:
-    """Calibrate unless that was done lately, run ``off``, predict the whole grid from its texts."""
+    """Calibrate unless that was done lately, run ``off``, predict the whole grid from its texts.
+
+    Whether a stored calibration holds is settled by the job, once the engine is loaded.
+    """
     question = context.question
     drafts, _ = plain_drafts(context.target, context.drafts, question.engine)
     arms: list[Arm] = [*ngram_grid(), *(a for d in drafts for a in draft_grid(d.name))]
@@ -105,7 +108,7 @@ def baseline_request(session: Session, context: Context) -> ExperimentRequest:
         engine=engine,
         drafts={d.name: d.model_id for d in drafts},
         prompt_keys=context.split.search,
-        calibration=_calibration_plan(question.budget_s) if known is None else None,
+        calibration=_calibration_plan(question.budget_s),
         prediction=prediction,
         budget_s=question.budget_s * BASELINE_SHARE,
     )
@@ -196,28 +199,23 @@ def _calibration_plan(budget_s: float) -> CalibrationPlan:
     """A coarser one where it would take much of the budget."""
     if budget_s >= _FULL_CALIBRATION_S:
         return CalibrationPlan()
-    return CalibrationPlan(widths=(1, 2, 3, 4, 6, 8, 16, 32, 64), depths=(64, 512), repeats=3)
-
-
-def calibration_used(session: Session, advice: AdviceView) -> int | None:
-    """The calibration that the predictions rest on."""
-    if advice.baseline_experiment_id is None:
-        return None
-    made = calibration_of(session, advice.baseline_experiment_id)
-    if made is not None:
-        return made.calibration_id
-    protocol = get_experiment(session, advice.baseline_experiment_id).protocol
-    asked = protocol.get("prediction")
-    used: int | None = asked.get("calibration_id") if isinstance(asked, dict) else None
-    return used
+    return CalibrationPlan(
+        widths=(1, 2, 3, 4, 6, 8, 16, 32, 64),
+        between=(),
+        depths=(64, 512),
+        repeats=3,
+        budget_s=budget_s * BASELINE_SHARE,
+    )
 
 
 def _fresh_calibration(
     session: Session, context: Context, engine: str, drafts: Sequence[ModelView]
 ) -> int | None:
     """One that still holds, as far as can be told before the engine is loaded."""
+    machine = machine_facts()
     fields: dict[str, object] = {
-        "machine_fingerprint": machine_facts()["fingerprint"],
+        "machine_fingerprint": machine["fingerprint"],
+        "gpu_driver": machine["gpu_driver"],
         "engine": engine,
     }
     version = installed_version(engine)
@@ -237,7 +235,9 @@ def _fresh_calibration(
     return found.calibration_id if found is not None and found.age < FRESH else None
 
 
-def _request(context: Context, step: str, **fields: object) -> ExperimentRequest:
+def _request(
+    context: Context, step: str, *, budget_s: float, **fields: object
+) -> ExperimentRequest:
     question = context.question
     asked: dict[str, object] = {
         "arms": (),
@@ -250,8 +250,9 @@ def _request(context: Context, step: str, **fields: object) -> ExperimentRequest
         # By this a step that was queued just before a crash is found again.
         "requester": requester(context.advice.advice_id, step),
         "allow_duplicate": True,
+        "budget_s": budget_s,
         # Steps end by themselves in time; this is for those that do not.
-        "time_limit_s": _LATE * max(context.left_s, 0.0) + _LATE_S,
+        "time_limit_s": _LATE * max(budget_s, 0.0) + _LATE_S,
         **fields,
     }
     return ExperimentRequest(question.workload_id, question.target_model_id, **asked)  # type: ignore[arg-type]

@@ -104,11 +104,13 @@ def calibration_document(view: CalibrationView, names: dict[str, str]) -> dict[s
                     }
                     for depth, times in sorted(passes.items())
                 ],
+                "overhead_s": known.draft_overhead_s.get(digest),
+                "o": _overhead(known, digest),
             }
             for digest, passes in known.draft_s.items()
         ],
         "overhead_s": known.overhead_s,
-        "o": _overhead(known),
+        "o": _overhead(known, None),
         "drift": known.drift,
         "spread": known.spread,
         "is_steady": known.is_steady,
@@ -174,16 +176,13 @@ def _print_calibration(view: CalibrationView, names: dict[str, str]) -> None:
             for name, depth, times in rows
         ],
     )
+    typer.echo(f"o: {_overhead_words(known, None)}")
     for digest, passes in known.draft_s.items():
+        name = names.get(digest, digest)
         depth = min(passes)
         share = passes[depth][1] / known.verify_at(depth)[1]
-        typer.echo(f"c of {names.get(digest, digest)}: {share:.3f} of a target token")
-    overhead = _overhead(known)
-    typer.echo(
-        f"o: {overhead:.3f} of a target token per step"
-        if overhead is not None
-        else "o: unknown until speculative runs were measured"
-    )
+        typer.echo(f"c of {name}: {share:.3f} of a target token")
+        typer.echo(f"o with {name}: {_overhead_words(known, digest)}")
     steady = "steady" if known.is_steady else "not steady: measure again when it is quiet"
     age = view.age.total_seconds()
     typer.echo(f"drift: {known.drift:+.1%} ({steady}); age: {age:.0f} s")
@@ -270,8 +269,14 @@ def _relative(times: Mapping[int, float], unit: float) -> list[dict[str, float]]
     return [{"n": width, "cost": seconds / unit} for width, seconds in sorted(times.items())]
 
 
-def _overhead(known: Calibration) -> float | None:
-    """o of METHOD 4, at the shallowest depth."""
-    if known.overhead_s is None:
-        return None
-    return known.overhead_s / known.verify_s[min(known.verify_s)][1]
+def _overhead(known: Calibration, draft_hash: str | None) -> float | None:
+    """o of METHOD 4, at the shallowest depth; ``None``: no run with that draft was measured."""
+    seconds = known.overhead_s if draft_hash is None else known.draft_overhead_s.get(draft_hash)
+    return None if seconds is None else seconds / known.verify_s[min(known.verify_s)][1]
+
+
+def _overhead_words(known: Calibration, draft_hash: str | None) -> str:
+    overhead = _overhead(known, draft_hash)
+    if overhead is None:
+        return "unknown, for no such run drafted"
+    return f"{overhead:.3f} of a target token per step"

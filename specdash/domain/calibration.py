@@ -7,7 +7,7 @@ before it, and so does the unit that the cost model counts in.
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -24,11 +24,14 @@ STEADY_DRIFT = 0.05
 """A larger change between the first and the last look at one point makes it unsteady."""
 STEADY_SPREAD = 0.10
 """More scatter than this between repeats means that something else used the machine."""
+FAR = 1.25
+"""A line through two depths is trusted up to so many times the deeper one."""
 _QUARTILE_ERROR = 1.3626  # standard error of a quartile over that of a mean, normal values
 
 CALIBRATION_KEY_FIELDS = (
     "target_hash",
     "machine_fingerprint",
+    "gpu_driver",
     "engine",
     "engine_version",
     "engine_commit",
@@ -51,10 +54,16 @@ CALIBRATION_KEY_FIELDS = (
 class CalibrationPlan:
     """What to measure: passes of every width at every depth, each ``repeats`` times."""
 
-    widths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
+    widths: tuple[int, ...] = (*range(1, 17), 17, 25, 33, 49, 64)
+    """Those that drafts of the advisor's grids take: the draft and the last token."""
+    between: tuple[int, ...] = (20, 24, 28, 32, 40, 48, 56)
+    """Measured too where ``widths`` leave half of the time: kernels step between them."""
     depths: tuple[int, ...] = (64, 640)
-    """Those that the context cannot hold are left out. Two, for cost grows evenly with depth."""
+    """Those that the context cannot hold are left out; the job adds the deepest it reaches."""
     repeats: int = 5
+    """Of narrow passes, at most; wider ones take fewer."""
+    budget_s: float = 40.0
+    """No repeat after the second begins later than this."""
 
     def __post_init__(self) -> None:
         if 1 not in self.widths or len(set(self.widths)) < 2 or min(self.widths) < 1:
@@ -63,6 +72,14 @@ class CalibrationPlan:
             raise UsageError("A calibration needs a depth of at least 1 token.")
         if self.repeats < 1:
             raise UsageError("A calibration needs at least one repeat.")
+        if self.budget_s <= 0:
+            raise UsageError("The time for a calibration must be more than 0 s.")
+
+    def reaching(self, depth: int) -> "CalibrationPlan":
+        """With this depth too, where it lies well beyond the deepest one."""
+        if depth <= FAR * max(self.depths):
+            return self
+        return replace(self, depths=(*self.depths, depth))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +92,13 @@ class Calibration:
     """Of each draft model by content hash. Width 1 is one draft token with its choice, wider ones
     are the pass by which ``draft-simple`` takes in what the target checked."""
     overhead_s: float | None = None
-    """o: what a step takes beyond its passes; ``None`` until speculative runs were measured."""
+    """o: what a step takes beyond its passes and its drafting, where no model drafts.
+
+    ``None`` until speculative runs were measured.
+    """
+    draft_overhead_s: Mapping[str, float] = field(default_factory=dict)
+    """The same of steps in which a draft model drafts, by its content hash: taking turns with
+    another model costs the target some of its cache."""
     spread: float = 0.0
     """Scatter of repeats of one point, as a share of it: standard deviation, typical point."""
     drift: float = 0.0
@@ -92,7 +115,7 @@ class Calibration:
 
     @property
     def is_steady(self) -> bool:
-        return abs(self.drift) <= STEADY_DRIFT and self.spread <= STEADY_SPREAD
+        return self.unsteadiness is None
 
     @property
     def relative_error(self) -> float:
@@ -101,12 +124,34 @@ class Calibration:
         return math.hypot(scatter, self.drift / 2)
 
     @property
+    def unsteadiness(self) -> str | None:
+        """What was not steady, in words; ``None`` where all was."""
+        if abs(self.drift) > STEADY_DRIFT:
+            return f"the machine drifted by {abs(self.drift) * 100:.0f} % while calibrating"
+        if self.spread > STEADY_SPREAD:
+            return f"repeats scattered by {self.spread * 100:.0f} % while calibrating"
+        return None
+
+    @property
     def key(self) -> str:
         return calibration_key(self.key_fields)
 
     def covers(self, draft_hashes: Collection[str]) -> bool:
         """Whether every one of these drafts was calibrated too."""
         return all(h in self.draft_s for h in draft_hashes)
+
+    def differences(self, fields: Mapping[str, object]) -> tuple[str, ...]:
+        """Names of the key fields in which the given ones differ from those of then."""
+        then = self.key_fields
+        return tuple(name for name, value in fields.items() if then.get(name) != value)
+
+    def reaches(self, depth: int) -> bool:
+        """Whether that depth does not lie far beyond the deepest one that was measured."""
+        return depth <= FAR * max(self.verify_s)
+
+    def overhead_of(self, draft_hash: str | None) -> float | None:
+        """o in seconds with that draft model, or without one; a draft's own where it is known."""
+        return self.draft_overhead_s.get(draft_hash or "", self.overhead_s)
 
     def verify_at(self, depth: int) -> dict[int, float]:
         """Seconds by measured width of a target pass at any depth."""
@@ -128,7 +173,7 @@ class Calibration:
         return CostModel(
             verify=measured({n: s / unit_s for n, s in target.items()}),
             draft_token=draft[1] / unit_s if draft else 0.0,
-            overhead=(self.overhead_s or 0.0) / unit_s,
+            overhead=(self.overhead_of(draft_hash) or 0.0) / unit_s,
             draft_verify=measured({n: s / draft[1] for n, s in draft.items()}) if wide else None,
         )
 
@@ -154,6 +199,7 @@ class Calibration:
             "verify_s": _times_to_json(self.verify_s),
             "draft_s": {h: _times_to_json(t) for h, t in self.draft_s.items()},
             "overhead_s": self.overhead_s,
+            "draft_overhead_s": dict(self.draft_overhead_s),
             "spread": self.spread,
             "drift": self.drift,
             "n_repeats": self.n_repeats,
@@ -170,6 +216,13 @@ class Calibration:
                 verify_s=_times(cast("Mapping[str, Mapping[str, float]]", data["verify_s"])),
                 draft_s={h: _times(t) for h, t in drafts.items()},
                 overhead_s=_optional(data["overhead_s"]),
+                # Calibrations that were stored before it was known do not hold it.
+                draft_overhead_s={
+                    h: float(s)
+                    for h, s in cast(
+                        "Mapping[str, float]", data.get("draft_overhead_s", {})
+                    ).items()
+                },
                 spread=float(cast("float", data["spread"])),
                 drift=float(cast("float", data["drift"])),
                 n_repeats=int(cast("int", data["n_repeats"])),

@@ -16,6 +16,18 @@ from specdash.domain.calibration import Calibration
 from specdash.domain.statistics import MIN_PROMPTS, Estimate, PromptSample, estimate
 
 _NORMAL_95 = 1.96
+_NORMAL_90 = 1.645
+
+PREDICTION_ERROR = 0.10
+"""What nine predicted ratios in ten lie within of the measured one; prints and checks it:
+``benchmarks/prediction_accuracy.py``."""
+MODEL_ERROR = math.log1p(PREDICTION_ERROR) / _NORMAL_90
+"""The same as a standard error of the logarithm."""
+
+
+def model_half_width(n_predictions: int = 1) -> float:
+    """95 % half-width, on the logarithm, that so many predictions bring into one ratio."""
+    return _NORMAL_95 * MODEL_ERROR * math.sqrt(n_predictions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,7 @@ def predict_time(
         draft_s=draft_s,
         verify_s=float(target_s[is_verify].sum()),
         plain_s=float(target_s[~is_verify].sum()),
-        overhead_s=float(is_verify.sum()) * (calibration.overhead_s or 0.0),
+        overhead_s=float(is_verify.sum()) * (calibration.overhead_of(draft_hash) or 0.0),
     )
 
 
@@ -100,25 +112,29 @@ def predict_speedup(
 ) -> PredictedSpeedup:
     """Geometric mean over prompts, as a measured ratio is summed up; both maps are by prompt.
 
-    The t interval over prompts is widened by the error of the calibration, which all prompts
-    share. Without texts, or with texts of one token only, everything is ``None``.
+    The t interval over prompts is widened by the error of the calibration and that of the cost
+    model, which all prompts share. Without texts, or with texts of one token only, everything is
+    ``None``.
     """
     ratios = {i: r for i, time in times.items() if (r := time.ratio) is not None and r > 0}
     samples = [PromptSample(i, categories[i], (math.log(r),)) for i, r in ratios.items()]
     mean = estimate(samples, weights)
     if mean is None:
         return PredictedSpeedup(None, None, None)
-    low, high = _limits(mean, calibration.relative_error)
+    low, high = predicted_limits(mean, calibration.relative_error)
     totals: dict[str, list[tuple[float, float]]] = {}
     for i in ratios:
         totals.setdefault(categories[i], []).append((times[i].off_s, times[i].on_s))
     return PredictedSpeedup(mean.ratio, low, high, ratios, ratio_of_totals(totals, weights))
 
 
-def _limits(mean: Estimate, error: float) -> tuple[float | None, float | None]:
-    """Both sources are independent, so their half-widths add up as squares."""
+def predicted_limits(mean: Estimate, calibration_error: float) -> tuple[float | None, float | None]:
+    """95 % limits of a predicted ratio; none under 3 prompts.
+
+    Prompts, calibration and model err independently, so their half-widths add up as squares.
+    """
     width = mean.half_width() if mean.n >= MIN_PROMPTS else None
     if width is None:
         return None, None
-    width = math.hypot(width, _NORMAL_95 * error)
+    width = math.hypot(width, _NORMAL_95 * calibration_error, model_half_width())
     return math.exp(mean.log_ratio - width), math.exp(mean.log_ratio + width)

@@ -5,12 +5,15 @@ An engine fills what it really knows and leaves the rest ``None``.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from specdash.domain.arms import Arm
+from specdash.domain.arms import Arm, MethodCall
 from specdash.domain.calibration import Calibration, CalibrationPlan
 from specdash.domain.counters import RunCounters, Step
 from specdash.domain.workload import Message, Prompt
+
+if TYPE_CHECKING:
+    from specdash.drafting.model_replay import DraftTable
 
 KV_TYPE_NAMES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 FLASH_ATTN_NAMES = ("auto", "on", "off")
@@ -201,6 +204,24 @@ class CalibratingEngine(Engine, Protocol):
         """Time passes after ``text``, of the target and of every draft that fits it.
 
         ``progress`` goes from 0 to 1. Key fields are left to the caller, who knows the machine.
+        """
+        ...
+
+
+@runtime_checkable
+class DraftAskingEngine(Engine, Protocol):
+    """An engine whose loaded draft models can be asked about given texts."""
+
+    def draft_tables(
+        self,
+        reference: str,
+        texts: Sequence[tuple[Sequence[int], Sequence[int]]],
+        calls: Sequence[MethodCall],
+        progress: Callable[[float], None],
+    ) -> "Sequence[DraftTable]":
+        """One table for each text (prompt ids, output ids), enough to replay all the calls.
+
+        ``progress`` goes from 0 to 1, text by text; what it raises ends it.
         """
         ...
 

@@ -46,27 +46,37 @@ def build_tables(
     settings: GenerationSettings,
     progress: Callable[[float], None],
 ) -> list[DraftTable]:
-    """One table a text from one load of the draft; ``progress`` goes from 0 to 1.
+    """As :func:`tables_of`, from a load of the draft's own."""
+    with closing(LlamaModel(str(draft), name=draft.name)) as model:
+        return tables_of(model, texts, calls, settings, progress)
 
+
+def tables_of(
+    draft: LlamaModel,
+    texts: Sequence[Text],
+    calls: Sequence[MethodCall],
+    settings: GenerationSettings,
+    progress: Callable[[float], None],
+) -> list[DraftTable]:
+    """One table a text, from a context of its own over a loaded draft.
+
+    ``progress`` is called after each text, with 1 after the last; what it raises ends it.
     :class:`UsageError` when a text has ids that the draft does not know.
     """
-    with closing(LlamaModel(str(draft), name=draft.name)) as model:
-        largest = max(max((*prompt, *output)) for prompt, output in texts)
-        if largest >= model.n_vocab + MAX_SIZE_DIFFERENCE:
-            raise UsageError(
-                f"Token {largest} is not in the vocabulary of '{draft.name}' "
-                f"({model.n_vocab} tokens).",
-                "Replay with a draft of the target's own vocabulary.",
-            )
-        longest = max(len(prompt) + len(output) for prompt, output in texts)
-        depth = deepest_roll_out(calls)
-        oracle = LlamaDraftOracle(model, settings, longest_text=longest, depth=depth)
-        with closing(oracle):
-            tables = []
-            for prompt, output in texts:
-                tables.append(build_table(oracle, prompt, output, calls))
-                progress(len(tables) / len(texts))
-            return tables
+    largest = max(max((*prompt, *output)) for prompt, output in texts)
+    if largest >= draft.n_vocab + MAX_SIZE_DIFFERENCE:
+        raise UsageError(
+            f"Token {largest} is not in the vocabulary of '{draft.name}' ({draft.n_vocab} tokens).",
+            "Replay with a draft of the target's own vocabulary.",
+        )
+    longest = max(len(prompt) + len(output) for prompt, output in texts)
+    depth = deepest_roll_out(calls)
+    with closing(LlamaDraftOracle(draft, settings, longest_text=longest, depth=depth)) as oracle:
+        tables = []
+        for prompt, output in texts:
+            tables.append(build_table(oracle, prompt, output, calls))
+            progress(len(tables) / len(texts))
+        return tables
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from specdash.domain.workload import Prompt, content_hash
 from specdash.drafting.base import Drafter, counters_by_method
 from specdash.drafting.draft_simple import DraftSimple
 from specdash.drafting.factory import make_chain
+from specdash.drafting.model_replay import DraftTable
 from specdash.engines.base import (
     ArmReadiness,
     GenerationSettings,
@@ -220,6 +221,19 @@ class LlamaCppEngine:
         """Of this process."""
         on_device = self._meter.device_bytes() if self._meter is not None else None
         return HeldMemory(peak_rss_bytes(), on_device)
+
+    def draft_tables(
+        self,
+        reference: str,
+        texts: Sequence[tuple[Sequence[int], Sequence[int]]],
+        calls: Sequence[MethodCall],
+        progress: Callable[[float], None],
+    ) -> Sequence[DraftTable]:
+        """From the weights that are loaded; :class:`UnsupportedError` for a draft that cannot."""
+        refusal = next(self._draft_refusals(reference), None)
+        if refusal is not None:
+            raise UnsupportedError(f"'{reference}' cannot draft here: {refusal.reason}.")
+        return self._drafts[reference].tables(texts, calls, progress)
 
     def close(self) -> None:
         """Free contexts before their models."""

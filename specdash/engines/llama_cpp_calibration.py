@@ -5,7 +5,7 @@ Widths take turns within a round, and target and drafts within a width, so that 
 becomes slower on the way makes all of them slower alike.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from time import perf_counter
@@ -17,18 +17,17 @@ from specdash.engines.llama_cpp_loop import choose
 from specdash.errors import EngineError, UsageError
 
 _MAD_TO_DEVIATION = 1.4826
-_WIDE = 16
-"""Passes above this width are long, and steady enough for every fourth repeat."""
-_DRAFT_WIDTHS = frozenset({1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64})
+_NARROW, _WIDE = 8, 16
+"""Longer passes are steadier: above the first width every second repeat, above the other every
+fourth."""
+_DRAFT_WIDTHS = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 64})
 """Passes in which a draft takes in what was checked; those between are interpolated."""
+_LEAST_REPEATS = 2
 
 _DRAFTED = 3
 """Draft tokens of one step, by default."""
 _DRIFT_LOOKS = 3
 """Times the repeats: the last look at the first point is a short one, and alone."""
-_LONG_S = 40.0
-"""A series that took longer is not repeated: the machine is too busy for a better one."""
-
 _TARGET = ""
 _Seconds = dict[int, dict[int, list[float]]]
 
@@ -59,7 +58,9 @@ class _Look:
 
     @property
     def spread(self) -> float:
-        return median(_relative_deviation(s) for s in self.seconds.values())
+        """Of points that were looked at more than once."""
+        again = [s for s in self.seconds.values() if len(s) > 1]
+        return median(_relative_deviation(s) for s in again) if again else 0.0
 
 
 def calibrate(
@@ -73,22 +74,28 @@ def calibrate(
 ) -> Calibration:
     """Measure, and once more when the machine changed meanwhile; contexts are left empty.
 
-    ``drafts`` are by content hash. ``text`` is repeated where it is shorter than a depth.
+    ``drafts`` are by content hash. ``text`` is repeated where it is shorter than a depth. A series
+    that took longer than the plan's budget is not repeated: the machine is too busy for a better
+    one.
     """
     if not text:
         raise UsageError("Calibration needs a text to stand on.", "Take a prompt with words in it.")
-    widths = [n for n in plan.widths if n <= min(target.n_outputs, target.n_batch, n_ctx // 2)]
-    depths = _depths(plan, n_ctx, max(widths))
+    widest = min(target.n_outputs, target.n_batch, n_ctx // 2)
+    widths, between = ([n for n in some if n <= widest] for some in (plan.widths, plan.between))
+    room = max(*widths, *between)
+    depths = _depths(plan, n_ctx, room)
     series = _Series(
         contexts={_TARGET: target, **drafts},
-        prefix=[text[i % len(text)] for i in range(max(depths) + max(widths))],
+        prefix=[text[i % len(text)] for i in range(max(depths) + room)],
         depths=depths,
         widths=widths,
+        between=between,
         repeats=plan.repeats,
+        budget_s=plan.budget_s,
     )
     began = perf_counter()
     found = series.look(lambda share: progress(share / 2))
-    if not found.is_steady and perf_counter() - began < _LONG_S:
+    if not found.is_steady and perf_counter() - began < plan.budget_s:
         found = series.look(lambda share: progress((1 + share) / 2))
     progress(1.0)
     return found
@@ -102,28 +109,46 @@ def _depths(plan: CalibrationPlan, n_ctx: int, widest: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """What is measured: every model at every depth with every width, in rounds."""
+    """What is measured: every model at every depth with every width, in rounds.
+
+    ``between`` are measured at all depths or at none, as the first one leaves time for them.
+    """
 
     contexts: Mapping[str, LlamaContext]
     prefix: Sequence[int]
     depths: Sequence[int]
     widths: Sequence[int]
+    between: Sequence[int]
     repeats: int
+    budget_s: float
 
     def look(self, progress: Callable[[float], None]) -> Calibration:
         look = _Look()
-        rounds = [(depth, r) for depth in self.depths for r in range(self.repeats)]
         filled = 0
+        n_repeats = self.repeats
+        between: Sequence[int] = ()
+        share_s = self.budget_s / len(self.depths)
+        began = perf_counter()
         for context in self.contexts.values():
             context.clear()
-        for number, (depth, repeat) in enumerate(rounds, start=1):
-            if repeat == 0:
-                for context in self.contexts.values():
-                    _decode(context, self.prefix[filled:depth], filled)
-                filled = depth
-                self._round(depth, 1, _Look())  # warms up, without the wide ones
-            self._round(depth, repeat, look)
-            progress(number / len(rounds))
+        for number, depth in enumerate(self.depths):
+            for context in self.contexts.values():
+                _decode(context, self.prefix[filled:depth], filled)
+            filled = depth
+            self._round(depth, _turn(self.widths, 1), _Look())  # warms up, without the wide ones
+            made = 0
+            while made < self.repeats and (
+                made < _LEAST_REPEATS or perf_counter() - began < (number + 1) * share_s
+            ):
+                self._round(depth, _turn(self.widths, made), look)
+                made += 1
+                progress((number + made / (self.repeats + 1)) / len(self.depths))
+            if number == 0 and perf_counter() - began < share_s / 2:
+                between = self.between
+            for repeat in range(min(_LEAST_REPEATS, self.repeats)):
+                self._round(depth, _ordered(between, repeat), look)
+            n_repeats = min(n_repeats, made)
+            progress((number + 1) / len(self.depths))
         drift = self._drift(look)
         for context in self.contexts.values():
             context.clear()
@@ -132,11 +157,11 @@ class _Series:
             draft_s={model: look.times(model) for model in self.contexts if model != _TARGET},
             spread=look.spread,
             drift=drift,
-            n_repeats=self.repeats,
+            n_repeats=n_repeats,
         )
 
-    def _round(self, depth: int, repeat: int, look: _Look) -> None:
-        for width in _turn(self.widths, repeat):
+    def _round(self, depth: int, widths: Sequence[int], look: _Look) -> None:
+        for width in widths:
             for model, context in self.contexts.items():
                 if model == _TARGET:
                     tokens = self.prefix[depth : depth + width]
@@ -161,11 +186,15 @@ class _Series:
         return _typical(again[1:]) / _typical(look.seconds[_Point(_TARGET, depth, 1)]) - 1
 
 
-def _turn(widths: Sequence[int], repeat: int) -> Iterator[int]:
-    """The widths of one round, up and down in turn; wide ones in every fourth round."""
-    for width in widths if repeat % 2 == 0 else reversed(widths):
-        if width <= _WIDE or repeat % 4 == 0:
-            yield width
+def _turn(widths: Sequence[int], repeat: int) -> Sequence[int]:
+    """The widths of one round: wide ones stay out of most."""
+    every = {n: 1 if n <= _NARROW else 2 if n <= _WIDE else 4 for n in widths}
+    return _ordered([n for n in widths if repeat % every[n] == 0], repeat)
+
+
+def _ordered(widths: Sequence[int], repeat: int) -> Sequence[int]:
+    """Up and down in turn."""
+    return widths if repeat % 2 == 0 else widths[::-1]
 
 
 def _pass_s(context: LlamaContext, tokens: Sequence[int], depth: int, *, all_rows: bool) -> float:

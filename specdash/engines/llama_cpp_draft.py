@@ -1,12 +1,16 @@
 """A draft model beside the target: loaded with its own settings, or the reason why it is not."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
+from specdash.domain.arms import MethodCall
 from specdash.domain.pairing import PairVerdict, check_pair
+from specdash.drafting.model_replay import DraftTable
 from specdash.engines.base import GenerationSettings, ModelFile
+from specdash.engines.draft_oracle import tables_of
 from specdash.engines.llama_cpp_context import LlamaContext, check_settings
 from specdash.engines.llama_cpp_library import supports_gpu
 from specdash.engines.llama_cpp_model import LlamaModel
@@ -68,6 +72,16 @@ class LoadedDraft:
         if self._can_drop is None:
             self._can_drop = self.loaded_context().can_drop_part()
         return self._can_drop
+
+    def tables(
+        self,
+        texts: Sequence[tuple[Sequence[int], Sequence[int]]],
+        calls: Sequence[MethodCall],
+        progress: Callable[[float], None],
+    ) -> list[DraftTable]:
+        """What it says about texts, with the settings and the weights that it drafts with."""
+        model = self.loaded_context().model
+        return tables_of(model, texts, calls, self._settings, progress)
 
     def loaded_context(self) -> LlamaContext:
         """The context; :class:`EngineError` says why there is none."""

@@ -33,15 +33,10 @@ class CalibrationView:
     def age(self) -> timedelta:
         return utc_now() - self.created_at
 
-    def differences(self, fields: Mapping[str, object]) -> tuple[str, ...]:
-        """Names of the key fields in which the given ones differ from those of then."""
-        then = self.calibration.key_fields
-        return tuple(name for name, value in fields.items() if then.get(name) != value)
-
     def holds(self, fields: Mapping[str, object], draft_hashes: Collection[str] = ()) -> bool:
         """Whether it is steady, knows these drafts, and agrees in all of the given key fields."""
         known = self.calibration
-        return known.is_steady and known.covers(draft_hashes) and not self.differences(fields)
+        return known.is_steady and known.covers(draft_hashes) and not known.differences(fields)
 
 
 def save_calibration(
@@ -67,6 +62,13 @@ def save_calibration(
     session.add(row)
     session.flush()
     return row
+
+
+def update_calibration(session: Session, calibration_id: int, calibration: Calibration) -> None:
+    """Store what later runs said about it; its passes, and so its age, are what they were."""
+    row = session.get_one(CalibrationRow, calibration_id)
+    row.data = calibration.to_json()
+    session.add(row)
 
 
 def save_predictions(

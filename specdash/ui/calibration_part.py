@@ -7,11 +7,7 @@ import streamlit as st
 
 from specdash.advisor.calibration import calibration_request
 from specdash.advisor.steps import FRESH
-from specdash.domain.calibration import (
-    CALIBRATION_KEY_FIELDS,
-    STEADY_DRIFT,
-    STEADY_SPREAD,
-)
+from specdash.domain.calibration import CALIBRATION_KEY_FIELDS
 from specdash.engines.base import GenerationSettings
 from specdash.engines.registry import DEFAULT_ENGINE
 from specdash.store.calibrations import CalibrationView
@@ -68,15 +64,10 @@ def words(view: CalibrationView) -> str:
     """Age, repeats, scatter, drift, and whether it stayed steady."""
     known = view.calibration
     steady = f"steady: first and last look differ by {fmt.percent(abs(known.drift), 1)}"
-    if not known.is_steady:
-        cause = (
-            f"it drifted by {fmt.percent(abs(known.drift), 1)}, over {fmt.percent(STEADY_DRIFT)}"
-            if abs(known.drift) > STEADY_DRIFT
-            else f"repeats scatter by more than {fmt.percent(STEADY_SPREAD)}"
-        )
-        steady = f"**not steady**: {cause}; measure it again when the machine is quiet"
+    if known.unsteadiness is not None:
+        steady = f"**not steady**: {known.unsteadiness}; measure it again when the machine is quiet"
     overhead = (
-        f" · {known.overhead_s * 1000:.2f} ms of other work a pass"
+        f" · {known.overhead_s * 1000:.2f} ms of other work a pass with a draft"
         if known.overhead_s is not None
         else ""
     )
@@ -123,6 +114,8 @@ def key_facts(experiment: ExperimentView) -> dict[str, object]:
         "engine": experiment.engine,
         "engine_version": engine.get("version"),
         "engine_commit": engine.get("commit"),
+        "build_flags": engine.get("build_flags", engine.get("build")),
+        "gpu_driver": experiment.machine_facts.get("gpu_driver"),
     }
     return {
         name: known[name]

@@ -1,5 +1,8 @@
-"""From what an engine hands back to the events that carry it."""
+"""From what an engine hands back to the events that carry it, and back."""
 
+from typing import Any
+
+from specdash.domain.counters import RunCounters, Step
 from specdash.domain.plan import PlannedRun
 from specdash.engines.base import RunRecord
 from specdash.worker.protocol import JobSpec, RunEvent, SpecCounters, SpecStep
@@ -46,3 +49,19 @@ def run_event(
         flags=list(record.flags),
         peak_rss_bytes=record.peak_rss_bytes,
     )
+
+
+def steps_of(event: RunEvent) -> list[Step] | None:
+    """Its passes as the engine gave them."""
+    if event.steps is None:
+        return None
+    return [Step(s.k, s.a, s.s, s.m, tuple(s.p)) for s in event.steps]
+
+
+def counters_of(event: RunEvent) -> RunCounters:
+    """Its counters as the engine gave them."""
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in event.counters.model_dump().items()
+    }
+    return RunCounters(**values)

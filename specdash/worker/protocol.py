@@ -76,11 +76,13 @@ class SpecServer(_Model):
 
 
 class SpecCalibration(_Model):
-    """Measure v(n), c and o before the runs (METHOD 4)."""
+    """Mirrors :class:`specdash.domain.calibration.CalibrationPlan`; a test compares the fields."""
 
     widths: list[int]
+    between: list[int] = []
     depths: list[int]
     repeats: int = Field(ge=1)
+    budget_s: float = Field(default=40.0, gt=0)
 
 
 class SpecPrediction(_Model):
@@ -89,7 +91,7 @@ class SpecPrediction(_Model):
     arms: list[str]
     """Full texts; drafts by the references of the job."""
     calibration: dict[str, object] | None = None
-    """As stored; ``None``: the one this job measures."""
+    """As stored, used while it holds; ``None``: the one this job measures."""
     chain_best: int = Field(default=0, ge=0)
     """Predict chains too: of so many n-gram arms with so many arms of each draft, the best."""
 
@@ -129,6 +131,7 @@ class JobSpec(_Model):
     concurrency: list[int] = []
     """Requests in flight of the sweeps after the blocks; none: no sweeps."""
     calibration: SpecCalibration | None = None
+    """Measure v(n), c and o (METHOD 4), unless a stored calibration holds."""
     prediction: SpecPrediction | None = None
     elimination: SpecElimination | None = None
     budget_s: float | None = Field(default=None, gt=0)

@@ -16,7 +16,6 @@ from sqlmodel import Session, col, select
 from specdash.domain.arms import parse_arm
 from specdash.domain.calibration import Calibration
 from specdash.domain.comparability import arm_key, base_key
-from specdash.domain.counters import Step
 from specdash.domain.divergence import compare, compare_texts, is_degenerate
 from specdash.domain.workload import content_hash
 from specdash.store.calibrations import save_calibration, save_predictions
@@ -34,6 +33,7 @@ from specdash.store.tables import (
     utc_now,
 )
 from specdash.store.traces import pack_trace, unpack_trace
+from specdash.worker.events import steps_of
 from specdash.worker.protocol import (
     AnchorEvent,
     ArmEvent,
@@ -206,9 +206,7 @@ def _apply_run(session: Session, job: ClaimedJob, event: RunEvent) -> None:
     if _run_at(session, job, event.order_index) is not None:
         return
     arm = _own_arm(session, job, event.experiment_arm_id)
-    steps = None
-    if event.steps is not None:
-        steps = [Step(s.k, s.a, s.s, s.m, tuple(s.p)) for s in event.steps]
+    steps = steps_of(event)
     flags = list(event.flags)
     if is_degenerate(event.token_ids, event.text):
         flags.append("degenerate")

@@ -187,8 +187,7 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
 
             fields = _calibration_fields(spec, facts, engine_facts)
             steps = Steps(spec, engine, prepared, fields, channel.send)
-            steps.calibrate()
-            if spec.calibration is not None:
+            if steps.calibrate():
                 began = time.perf_counter()  # a calibration without runs serves nobody
         send = channel.send if steps is None else steps.watching(channel.send)
         n_after = planned_requests(spec, len(ready))
@@ -205,7 +204,7 @@ def _run_job(spec: JobSpec, channel: _Channel) -> None:
         )
         measuring.measure()
         if steps is not None:
-            steps.finish()
+            steps.finish(began)
         if spec.concurrency:
             _sweep(spec, measuring, prepared, engine, channel)
         held = _held(engine)
@@ -243,6 +242,7 @@ def _calibration_fields(
     return {
         "target_hash": spec.target.content_hash,
         "machine_fingerprint": machine.get("fingerprint"),
+        "gpu_driver": machine.get("gpu_driver"),
         "engine": spec.engine,
         "engine_version": engine.get("version"),
         "engine_commit": engine.get("commit"),

@@ -1,20 +1,21 @@
 """What a job of the advisor does beside its runs: calibrate before them, predict after them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from specdash.advisor.grid import chains
 from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.calibration import Calibration, CalibrationPlan
 from specdash.domain.divergence import is_degenerate
-from specdash.domain.overhead import MeasuredText, compare_with_runs
-from specdash.domain.prediction import ReplayedText
+from specdash.domain.overhead import MeasuredText, compare_with_runs, measured_text
 from specdash.engines.base import CalibratingEngine, Engine, PreparedPrompt, ReplayingEngine
 from specdash.errors import EngineError
+from specdash.worker.events import counters_of, steps_of
 from specdash.worker.machine import allowed_cpus
-from specdash.worker.predicting import predict, predict_by_engine
+from specdash.worker.predicting import Predictor, predict_by_engine
 from specdash.worker.protocol import (
     CalibrationEvent,
     JobSpec,
@@ -23,12 +24,15 @@ from specdash.worker.protocol import (
     PredictionRow,
     ProgressEvent,
     RunEvent,
+    SpecCalibration,
 )
 from specdash.worker.replaying import PlainText
 
 _NO_TIME = "The time was over before a text was measured; ask with a larger budget."
 _NO_TEXT = "No text was generated whose tokens are known."
 _REPEATING = "Every text only repeats itself, which is easy to draft; nothing is predicted from it."
+_DRAFTS_SHARE = 0.25
+"""Of the job's budget, the least that draft models may be asked for after the runs."""
 _T = TypeVar("_T")
 _Send = Callable[[PhaseEvent | ProgressEvent | CalibrationEvent | PredictionEvent], None]
 
@@ -54,20 +58,31 @@ class Steps:
         self._clock = clock
         self._arms = {row.experiment_arm_id: parse_arm(row.text) for row in spec.arms}
         self._calibration: Calibration | None = None
+        """What this job measured."""
+        self._stored: Calibration | None = None
+        """What it was given, where that holds for the engine that is loaded."""
         self._texts: dict[int, PlainText] = {}
         self._measured: list[MeasuredText] = []
         self._n_runs = 0
         self._n_measured = 0
         self._n_repeating = 0
 
-    def calibrate(self) -> None:
-        """Phase ``calibrating``, where the job asks for it.
+    def calibrate(self) -> bool:
+        """Phase ``calibrating``, where the job asks for it; whether anything was measured.
 
-        :class:`EngineError` for an engine whose passes cannot be timed.
+        A stored calibration that was made with other settings, another build or driver, or far
+        shorter texts is replaced by a new one. :class:`EngineError` for an engine whose passes
+        cannot be timed.
         """
-        asked = self._spec.calibration
-        if asked is None:
-            return
+        asked, prediction = self._spec.calibration, self._spec.prediction
+        plan = CalibrationPlan() if asked is None else _plan(asked)
+        deepest = self._deepest(plan)
+        if prediction is not None and prediction.calibration is not None:
+            stored = Calibration.from_json(prediction.calibration)
+            if not stored.differences(self._key_fields) and stored.reaches(deepest):
+                self._stored = stored
+        if self._stored is not None or (asked is None and prediction is None):
+            return False
         if not isinstance(self._engine, CalibratingEngine):
             raise EngineError(
                 f"The {self._engine.name} engine cannot be calibrated: its passes are not timed.",
@@ -75,10 +90,10 @@ class Steps:
             )
         self._send(PhaseEvent(phase="calibrating"))
         text = [token for prompt in self._prepared.values() for token in prompt.token_ids]
-        plan = CalibrationPlan(tuple(asked.widths), tuple(asked.depths), asked.repeats)
-        found = self._engine.calibrate(text, plan, self._timed())
+        found = self._engine.calibrate(text, plan.reaching(deepest), self._timed())
         self._calibration = replace(found, key_fields=dict(self._key_fields))
         self._send(CalibrationEvent(data=self._calibration.to_json()))
+        return True
 
     def watching(self, send: Callable[[_T], None]) -> Callable[[_T], None]:
         """``send`` that shows every event to :meth:`watch` as well."""
@@ -105,52 +120,78 @@ class Steps:
             else:
                 self._texts.setdefault(event.prompt_id, _plain_text(event, prompt))
         if self._calibration is not None:
-            measured = _measured(self._spec, arm, prompt, event)
+            hashes = [self._spec.drafts[ref].content_hash for ref in arm.draft_models]
+            measured = measured_text(
+                arm, len(prompt.token_ids), counters_of(event), steps_of(event), hashes
+            )
             if measured is not None:
                 self._measured.append(measured)
 
-    def finish(self) -> None:
-        """Set the calibration against the runs, then phase ``predicting`` where it is asked for."""
+    def finish(self, measured_from: float) -> None:
+        """Set the calibration against the runs, then phase ``predicting`` where it is asked for.
+
+        ``measured_from``: when the job's budget began to count, by the clock.
+        """
         if self._calibration is not None and self._measured:
             self._calibration = compare_with_runs(self._calibration, self._measured)
             self._send(CalibrationEvent(data=self._calibration.to_json()))
         asked = self._spec.prediction
         if asked is None:
             return
-        calibration = self._calibration
-        if asked.calibration is not None:
-            calibration = Calibration.from_json(asked.calibration)
+        calibration = self._stored or self._calibration
         if calibration is None:
             raise EngineError(
                 "Nothing can be predicted without a calibration.", "Calibrate in the same job."
             )
         self._send(PhaseEvent(phase="predicting"))
-        arms = [parse_arm(text) for text in asked.arms]
-        rows = self._predict(arms, calibration)
-        self._send(PredictionEvent(rows=rows))
-        if asked.chain_best:
-            more = _chains(rows, asked.chain_best, by_total=bool(self._spec.weights))
-            if more:
-                self._send(PredictionEvent(rows=self._predict(more, calibration)))
+        predict = self._predictions(calibration, self._drafts_s(measured_from))
+        rows: list[PredictionRow] = []
+        for found in predict([parse_arm(text) for text in asked.arms]):
+            self._send(PredictionEvent(rows=found))
+            rows += found
+        by_total = bool(self._spec.weights)
+        best = asked.chain_best
+        more = _chains(rows, best, by_total=by_total) if best else ()
+        for found in predict(more) if more else ():
+            self._send(PredictionEvent(rows=found))
 
-    def _predict(self, arms: Sequence[Arm], calibration: Calibration) -> list[PredictionRow]:
+    def _predictions(
+        self, calibration: Calibration, drafts_s: float | None
+    ) -> Callable[[Sequence[Arm]], Iterable[list[PredictionRow]]]:
+        """What gives the rows of arms, as soon as they are known."""
         texts = [self._texts[p] for p in self._prepared if p in self._texts]
+        engine = self._engine
         if not texts:
             reason = _NO_TEXT if self._n_measured else _NO_TIME
             reason = _REPEATING if self._n_repeating else reason
-            return [PredictionRow(arm=arm.full_text(), reason=reason) for arm in arms]
-        if isinstance(self._engine, ReplayingEngine):
-            return predict_by_engine(
-                self._spec, arms, texts, calibration, prepared=self._prepared, engine=self._engine
-            )
-        return predict(
+            return lambda arms: [[PredictionRow(arm=a.full_text(), reason=reason) for a in arms]]
+        if isinstance(engine, ReplayingEngine):
+            by_engine = partial(predict_by_engine, prepared=self._prepared, engine=engine)
+            return lambda arms: [by_engine(self._spec, arms, texts, calibration)]
+        predictor = Predictor(
             self._spec,
-            arms,
+            engine,
             texts,
             calibration,
             n_processes=allowed_cpus(),
-            progress=self._timed(),
+            drafts_s=drafts_s,
+            clock=self._clock,
         )
+        return lambda arms: predictor.rows(arms, self._timed())
+
+    def _drafts_s(self, measured_from: float) -> float | None:
+        """Seconds for asking drafts: what the budget has left, but some of it in any case."""
+        budget_s = self._spec.budget_s
+        if budget_s is None:
+            return None
+        return max(budget_s - (self._clock() - measured_from), _DRAFTS_SHARE * budget_s)
+
+    def _deepest(self, plan: CalibrationPlan) -> int:
+        """Tokens in memory where the longest text ends, as far as a pass can stand on them."""
+        n_ctx = self._key_fields.get("n_ctx")
+        room = n_ctx if isinstance(n_ctx, int) else self._spec.settings.n_ctx
+        longest = max(len(p.token_ids) + p.max_tokens for p in self._prepared.values())
+        return min(longest, room - max(plan.widths))
 
     def _timed(self) -> Callable[[float], None]:
         """Progress of a step as an expected time; the counts stay those of the runs."""
@@ -176,25 +217,14 @@ def _plain_text(event: RunEvent, prompt: PreparedPrompt) -> PlainText:
     )
 
 
-def _measured(
-    spec: JobSpec, arm: Arm, prompt: PreparedPrompt, event: RunEvent
-) -> MeasuredText | None:
-    """``None`` where the passes, or those of the draft model, are not known one by one."""
-    if event.steps is None or not event.counters.decode_s:
-        return None
-    drafted_by_model = [i for i, call in enumerate(arm.calls) if call.draft_model is not None]
-    if any(call.get("p_min") or call.get("n_min") for call in arm.calls if call.draft_model):
-        return None
-    hashes = [spec.drafts[ref].content_hash for ref in arm.draft_models]
-    passes = ReplayedText(
-        n_prompt=len(prompt.token_ids),
-        n_generated=event.counters.n_generated,
-        steps=[(s.k, s.a) for s in event.steps],
-        draft_passes=[s.k if s.m in drafted_by_model else 0 for s in event.steps]
-        if hashes
-        else None,
+def _plan(asked: SpecCalibration) -> CalibrationPlan:
+    return CalibrationPlan(
+        widths=tuple(asked.widths),
+        between=tuple(asked.between),
+        depths=tuple(asked.depths),
+        repeats=asked.repeats,
+        budget_s=asked.budget_s,
     )
-    return MeasuredText(passes, event.counters.decode_s, next(iter(hashes), None))
 
 
 def _chains(rows: Sequence[PredictionRow], best: int, *, by_total: bool) -> tuple[Arm, ...]:

@@ -4,6 +4,7 @@ import pytest
 
 from specdash.advisor.grid import chains, draft_grid, ngram_grid
 from specdash.domain.arms import parse_arm
+from specdash.domain.calibration import CalibrationPlan
 from specdash.drafting.factory import make_chain
 
 
@@ -65,3 +66,9 @@ def test_there_is_no_chain_of_one_kind(ngrams: list[str], drafts: list[str]) -> 
         [parse_arm(t) for t in ngrams], [parse_arm(f"draft-simple:model={m}") for m in drafts]
     )
     assert found == ()
+
+
+def test_calibration_measures_the_passes_of_every_full_draft_of_the_grids() -> None:
+    widths = {arm.n_max + 1 for arm in (*ngram_grid(), *draft_grid("small"))}
+    # The longest draft of all is one token beyond the 64 that METHOD 4 asks for.
+    assert widths - set(CalibrationPlan().widths) == {65}

@@ -1,5 +1,6 @@
 """Which rungs are climbed, as tables."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,21 +12,30 @@ from specdash.advisor.ladder import (
     MemoryRoom,
     climb,
     family_of,
+    gain_high,
     lookup_bytes,
     rung_of,
     size_words,
 )
 from specdash.domain.arms import parse_arm
+from specdash.domain.prediction import model_half_width
 
 MIB = 1 << 20
 
 
 def forecast(
-    arm: str, value: float | None, spread: float = 0.0, memory_bytes: int = 0, n: int = 6
+    arm: str,
+    value: float | None,
+    spread: float = 0.0,
+    memory_bytes: int = 0,
+    n: int = 6,
+    *,
+    has_interval: bool = True,
 ) -> Forecast:
     """Predicted at ``value`` on ``n`` prompts, a little differently on each."""
     parsed = parse_arm(arm)
-    ratio = None if value is None else Ratio(value, value * 0.9, value * 1.1, n)
+    limits = (None, None) if value is None or not has_interval else (value * 0.9, value * 1.1)
+    ratio = None if value is None else Ratio(value, *limits, n)
     prompts = {} if value is None else {i: value * (1 + spread * (i % 3 - 1)) for i in range(n)}
     price = MemoryPrice(memory_bytes)
     return Forecast(arm, rung_of(parsed), family_of(parsed), ratio, prompts, price)
@@ -52,9 +62,9 @@ def test_an_arm_stands_on_the_rung_of_what_it_needs(arm: str, rung: str, family:
     [
         # The draft may beat the lookup.
         (1.2, 1.5, ("open", "open")),
-        # A sixth below it, the prediction cannot tell; further below it can.
-        (1.5, 1.27, ("open", "open")),
-        (1.5, 1.2, ("open", "not-worth-it")),
+        # An eighth below it, the predictions cannot tell; further below they can.
+        (1.5, 1.31, ("open", "open")),
+        (1.5, 1.29, ("open", "not-worth-it")),
         # Off is what both have to beat.
         (0.7, 0.8, ("open", "not-worth-it")),
         (0.7, 0.95, ("open", "open")),
@@ -82,10 +92,22 @@ def test_a_wide_interval_over_prompts_keeps_a_rung_open() -> None:
     assert rungs[1].state == "open"
 
 
+def test_one_rule_says_how_far_a_forecast_may_be_above_its_rival() -> None:
+    leader, other = forecast("ngram-mod", 1.5), forecast("ngram-simple", 1.2)
+    both = math.exp(model_half_width(2))
+    assert gain_high(other, leader) == pytest.approx(0.8 * both)
+    # Over off only one prediction errs, and its own interval says by how much.
+    assert gain_high(other, None) == pytest.approx(1.2 * 1.1)
+    two = forecast("ngram-simple", 1.2, n=2, has_interval=False)
+    assert gain_high(two, None) == pytest.approx(1.2 * math.exp(model_half_width()))
+    assert gain_high(two, leader) == pytest.approx(0.8 * both)
+    assert gain_high(forecast("ngram-simple", None), leader) is None
+
+
 def test_a_refused_rung_says_the_numbers() -> None:
     rungs = climb([forecast("ngram-mod", 2.0), forecast("draft-simple:model=d", 1.0)])
     assert rungs[1].words == (
-        "Not worth it: its best, draft-simple:model=d, is predicted at 1.00x, at most 0.61 times "
+        "Not worth it: its best, draft-simple:model=d, is predicted at 1.00x, at most 0.59 times "
         "the speed of ngram-mod (2.00x)."
     )
 

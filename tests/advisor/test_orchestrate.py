@@ -5,11 +5,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlmodel import col, select
 
 from specdash.advisor import follow, orchestrate
+from specdash.advisor.calibration import learn_overhead, rough_words
 from specdash.advisor.expiry import standing
 from specdash.advisor.orchestrate import advance
 from specdash.advisor.plan import SearchPlan
@@ -17,11 +21,24 @@ from specdash.advisor.question import Question
 from specdash.advisor.steps import job_seconds
 from specdash.errors import UsageError
 from specdash.settings import PROJECT_ROOT
-from specdash.store.advices import cancel_advice, charge, resume_advice, update_advice
-from specdash.store.session import read_session
-from specdash.store.tables import ACTIVE_JOB_STATES
+from specdash.store.advices import (
+    AdviceView,
+    cancel_advice,
+    charge,
+    resume_advice,
+    update_advice,
+)
+from specdash.store.calibrations import (
+    CalibrationView,
+    calibration_of,
+    get_calibration,
+    update_calibration,
+)
+from specdash.store.session import read_session, write_session
+from specdash.store.tables import ACTIVE_JOB_STATES, Job
 from specdash.worker.locks import try_advisor_lock
 from specdash.worker.machine import machine_facts
+from specdash.worker.scheduler import follow_job
 from tests.advisor.conftest import PAYS, Desk, decision_of, mend
 
 # The baseline has 4 runs, warm-up included; the search has more.
@@ -85,13 +102,66 @@ def test_a_question_is_answered_by_three_experiments(desk: Desk) -> None:
     assert all(e.key_fields["engine_version"] == "1" for e in decision.evidence)
 
     # Asked about another workload, the calibration still holds and is not measured again.
-    again = desk.ask(target=advice.target, n_prompts=6)
-    advance(desk.engine, desk.settings, only=again)
-    protocol = desk.experiment(desk.view(again).baseline_experiment_id).protocol
-    assert "calibration" not in protocol
-    prediction = protocol["prediction"]
-    assert isinstance(prediction, dict)
-    assert prediction["calibration_id"] == advice.calibration_id
+    again = desk.follow(desk.ask(target=advice.target, n_prompts=6))
+    assert again.calibration_id == advice.calibration_id
+    assert _measured_by(desk, again) is None
+
+
+def _measured_by(desk: Desk, advice: AdviceView) -> CalibrationView | None:
+    """The calibration that its baseline measured itself."""
+    assert advice.baseline_experiment_id is not None
+    with read_session(desk.engine) as session:
+        return calibration_of(session, advice.baseline_experiment_id)
+
+
+def _rewrite_calibration(desk: Desk, advice: AdviceView, **values: object) -> None:
+    """As if it had been measured otherwise."""
+    assert advice.calibration_id is not None
+    with write_session(desk.engine) as session:
+        known = get_calibration(session, advice.calibration_id).calibration
+        update_calibration(session, advice.calibration_id, replace(known, **values))
+
+
+def test_build_that_shows_only_when_it_is_loaded_is_calibrated_in_the_same_job(desk: Desk) -> None:
+    first = desk.follow(desk.ask())
+    made = _measured_by(desk, first)
+    assert made is not None
+    fields = {**made.calibration.key_fields, "build_flags": "CPU : AVX2 = 1"}
+    _rewrite_calibration(desk, first, key_fields=fields)
+    again = desk.follow(desk.ask(target=first.target))
+    assert again.state == "succeeded"
+    new = _measured_by(desk, again)
+    assert new is not None
+    assert new.calibration.key_fields == made.calibration.key_fields
+    assert again.calibration_id == new.calibration_id
+
+
+def test_search_says_what_a_step_takes_beyond_its_passes(desk: Desk) -> None:
+    advice = desk.follow(desk.ask(drafts=(desk.draft(),)))
+    made = _measured_by(desk, advice)
+    assert made is not None
+    # The script's passes cost what its calibration says, but for its noise of half a per cent.
+    assert made.calibration.overhead_s == pytest.approx(0.0, abs=5e-4)
+    assert made.calibration.plain_ratio == pytest.approx(1.0, abs=0.01)
+    created_at = made.created_at
+    _rewrite_calibration(desk, advice, overhead_s=None)
+    learn_overhead(desk.engine, advice)
+    again = _measured_by(desk, advice)
+    assert again is not None
+    assert again.calibration == made.calibration
+    assert again.created_at == created_at
+
+
+def test_answer_warns_of_predictions_from_an_unsteady_calibration(desk: Desk) -> None:
+    advice = desk.follow(desk.ask())
+    with read_session(desk.engine) as session:
+        assert rough_words(session, advice) == ()
+    _rewrite_calibration(desk, advice, drift=0.08)
+    update_advice(desk.engine, advice.advice_id, state="running")
+    answer = decision_of(desk.follow(advice.advice_id))
+    assert answer.warnings[-1] == (
+        "Predictions are rough: the machine drifted by 8 % while calibrating."
+    )
 
 
 def test_where_every_draft_loses_it_says_leave_it_off_and_confirms_nothing(desk: Desk) -> None:
@@ -148,6 +218,36 @@ def test_a_step_that_does_not_end_in_time_is_stopped_and_the_rest_counts(
     assert decision.warnings == (
         "The baseline was stopped: it took far longer than the budget of 4 seconds allows.",
     )
+
+
+def test_a_baseline_that_was_stopped_after_predicting_is_searched_from(desk: Desk) -> None:
+    advice_id = desk.ask()
+    advance(desk.engine, desk.settings, only=advice_id)
+    job = desk.view(advice_id).job
+    assert job is not None
+    follow_job(desk.engine, desk.settings, job.job_id)
+    with write_session(desk.engine) as session:
+        session.exec(
+            sa.update(Job)
+            .where(col(Job.id) == job.job_id)
+            .values(state="failed", error_kind="time_limit", error_text="too long")
+        )
+    advice = desk.follow(advice_id)
+    decision = decision_of(advice)
+    assert (advice.state, decision.kind) == ("succeeded", "use")
+    assert any("The baseline was stopped" in w for w in decision.warnings)
+
+
+def test_a_step_is_stopped_by_its_own_part_of_the_budget(desk: Desk) -> None:
+    advice_id = desk.ask(budget_s=600.0)
+    advance(desk.engine, desk.settings, only=advice_id)
+    experiment_id = desk.view(advice_id).baseline_experiment_id
+    with read_session(desk.engine) as session:
+        limit_s = session.exec(
+            select(Job.time_limit_s).where(Job.experiment_id == experiment_id)
+        ).one()
+    # So that a search has time left after a baseline that was stopped.
+    assert limit_s == pytest.approx(1.5 * 0.4 * 600 + 60)
 
 
 def test_a_cancelled_advice_stops_its_job_and_goes_on_when_resumed(desk: Desk) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Engine
 
 from specdash.store.servers import record_test
 from tests.cli.conftest import Command
-from tests.helpers.seeding import seed_workload
+from tests.helpers.seeding import scripted_file, seed_model, seed_workload
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 ARM = "ngram-simple:size_n=4,size_m=16"
@@ -106,10 +106,22 @@ def test_models_and_workloads(specdash: Command, target: str, tmp_path: Path) ->
     _assert_documented("workloads list", specdash("workloads", "list", "--json").document())
 
 
-def test_calibrate_and_recommend(specdash: Command, target: str, engine: Engine) -> None:
-    calibrated = specdash("calibrate", "--target", target, "--engine", "scripted", "--json")
+def test_calibrate_and_recommend(
+    specdash: Command, target: str, engine: Engine, tmp_path: Path
+) -> None:
+    seed_model(engine, scripted_file(tmp_path / "models", "small"), "small")
+    words = ("--target", target, "--draft", "small", "--engine", "scripted")
+    calibrated = specdash("calibrate", *words, "--json")
     assert calibrated.status == 0, calibrated.err
-    _assert_documented("calibrate", calibrated.document())
+    known = calibrated.document()
+    _assert_documented("calibrate", known)
+    assert isinstance(known, dict)
+    assert isinstance(known["o"], float)
+    assert isinstance(known["overhead_s"], float)
+    assert isinstance(known["drafts"][0]["o"], float)
+    said = specdash("calibrate", *words).out
+    assert re.search(r"^o: -?\d+\.\d{3} of a target token per step$", said, re.MULTILINE)
+    assert re.search(r"^o with small: -?\d+\.\d{3} of a target token", said, re.MULTILINE)
     seed_workload(engine, "six", n_prompts=6)
     words = ("--target", target, "--workload", "six", "--engine", "scripted")
     asked = specdash("recommend", *words, "--mix", "records=2,letters=1", "--json")

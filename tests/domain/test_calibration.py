@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdash.domain.calibration import Calibration, calibration_key
+from specdash.domain.calibration import Calibration, CalibrationPlan, calibration_key
 from specdash.domain.speedup import break_even_alpha, predicted_speedup
 from specdash.errors import UsageError
 
@@ -101,6 +101,37 @@ def test_repeats_that_scatter_by_more_than_a_tenth_are_not_steady() -> None:
     assert not Calibration(row, spread=0.11).is_steady
 
 
+def test_what_was_not_steady_is_said_in_words() -> None:
+    row = {64: {1: 0.02, 2: 0.03}}
+    assert Calibration(row, drift=0.05).unsteadiness is None
+    drifted = Calibration(row, drift=-0.08)
+    assert drifted.unsteadiness == "the machine drifted by 8 % while calibrating"
+    scattered = Calibration(row, spread=0.12)
+    assert scattered.unsteadiness == "repeats scattered by 12 % while calibrating"
+
+
+def test_overhead_of_a_draft_is_its_own_where_it_was_measured() -> None:
+    found = Calibration(
+        {64: {1: 0.02, 2: 0.03}},
+        {_DRAFT: {64: {1: 0.004}}},
+        overhead_s=0.001,
+        draft_overhead_s={_DRAFT: 0.002},
+    )
+    assert found.overhead_of(None) == 0.001
+    assert found.overhead_of(_DRAFT) == 0.002
+    assert found.overhead_of("e" * 64) == 0.001
+    assert found.costs(_DRAFT, 64).overhead == pytest.approx(0.1)
+
+
+def test_plan_reaches_a_depth_far_beyond_its_own_and_no_nearer_one() -> None:
+    plan = CalibrationPlan(depths=(64, 640))
+    assert plan.reaching(800).depths == (64, 640)
+    assert plan.reaching(801).depths == (64, 640, 801)
+    row = {1: 0.02, 2: 0.03}
+    assert Calibration({64: row, 640: row}).reaches(800)
+    assert not Calibration({64: row, 640: row}).reaches(801)
+
+
 def test_error_of_a_ratio_holds_scatter_and_half_of_the_drift() -> None:
     row = {64: {1: 0.02, 2: 0.03}}
     assert Calibration(row, spread=0.02, n_repeats=8).relative_error == pytest.approx(0.013626)
@@ -134,18 +165,33 @@ _times = st.dictionaries(
     verify_s=_times,
     drafts=st.dictionaries(st.text("0123abc", min_size=8, max_size=8), _times, max_size=2),
     overhead_s=st.none() | st.floats(-0.01, 0.01),
+    draft_overhead_s=st.dictionaries(st.text("0123abc", min_size=8), st.floats(-0.01, 0.01)),
     drift=st.floats(-0.5, 0.5),
 )
 def test_json_gives_back_every_bit(
     verify_s: dict[int, dict[int, float]],
     drafts: dict[str, dict[int, dict[int, float]]],
     overhead_s: float | None,
+    draft_overhead_s: dict[str, float],
     drift: float,
 ) -> None:
     made = Calibration(
-        verify_s, drafts, overhead_s, drift=drift, n_repeats=5, key_fields={"n_ctx": 4096}
+        verify_s,
+        drafts,
+        overhead_s,
+        draft_overhead_s,
+        drift=drift,
+        n_repeats=5,
+        key_fields={"n_ctx": 4096},
     )
     assert Calibration.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_calibration_stored_without_overheads_of_drafts_is_read() -> None:
+    made = Calibration({64: {1: 0.02, 2: 0.03}}, overhead_s=0.001)
+    stored = made.to_json()
+    del stored["draft_overhead_s"]
+    assert Calibration.from_json(stored) == made
 
 
 @pytest.mark.parametrize("data", [{}, {"verify_s": 3}, {"verify_s": {"x": {}}, "draft_s": {}}])
@@ -158,5 +204,6 @@ def test_key_changes_with_any_of_its_fields_and_no_other_is_allowed() -> None:
     fields = {"target_hash": "a", "n_threads": 2}
     assert calibration_key(fields) == calibration_key({**fields, "kv_type": None})
     assert calibration_key(fields) != calibration_key({**fields, "n_threads": 4})
+    assert calibration_key(fields) != calibration_key({**fields, "gpu_driver": "580.1"})
     with pytest.raises(ValueError, match="note"):
         calibration_key({"note": "x"})

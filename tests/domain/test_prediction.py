@@ -10,6 +10,7 @@ from specdash.domain.calibration import Calibration
 from specdash.domain.prediction import (
     PredictedSpeedup,
     ReplayedText,
+    model_half_width,
     predict_speedup,
     predict_time,
 )
@@ -91,7 +92,10 @@ def test_prompts_are_summed_up_by_their_geometric_mean_with_a_t_interval() -> No
     assert found.ratio == pytest.approx(math.exp(sum(logs) / 3))
     assert found.low is not None
     assert found.high is not None
-    assert (found.low, found.high) == pytest.approx((1.214438, 6.851181), abs=5e-6)
+    # t(.975, 2) * sd / sqrt(3) = .865070; the model's error adds 1.96 * ln(1.1) / 1.645.
+    width = math.hypot(0.865070, 0.113562)
+    assert math.log(found.high / found.ratio) == pytest.approx(width, abs=5e-6)  # type: ignore[operator]
+    assert math.log(found.ratio / found.low) == pytest.approx(width, abs=5e-6)  # type: ignore[operator]
 
 
 def test_error_of_the_calibration_widens_the_interval_and_moves_nothing() -> None:
@@ -104,6 +108,15 @@ def test_error_of_the_calibration_widens_the_interval_and_moves_nothing() -> Non
     assert math.log(unsure.ratio / unsure.low) == pytest.approx(
         math.hypot(math.log(sure.ratio / sure.low), 0.196)
     )
+
+
+def test_prediction_that_is_the_same_on_every_prompt_still_errs_by_a_tenth() -> None:
+    found = _speedup([3, 3, 3, 3], Calibration(verify_s={64: {1: 0.010, 4: 0.010}}))
+    assert found.low is not None
+    # Nine in ten lie within PREDICTION_ERROR, so 1.96 / 1.645 of it on the logarithm hold 95 %.
+    assert math.log(4 / found.low) == pytest.approx(1.96 / 1.645 * math.log(1.1))
+    assert model_half_width() == pytest.approx(1.96 / 1.645 * math.log(1.1))
+    assert model_half_width(2) == pytest.approx(math.sqrt(2) * model_half_width())
 
 
 def test_two_prompts_have_no_interval_and_no_prompt_has_no_ratio() -> None:

@@ -16,16 +16,17 @@ from specdash.domain.arms import parse_arm
 from specdash.drafting.base import Chain
 from specdash.drafting.draft_simple import DraftSimple
 from specdash.drafting.factory import make_chain
-from specdash.drafting.model_replay import Branch, build_table, replay_with_tables
+from specdash.drafting.model_replay import Branch, DraftTable, build_table, replay_with_tables
 from specdash.drafting.replay import ReplayCounters, replay_chain
 from specdash.drafting.replay_file import RecordedText, replay_file
-from specdash.engines.base import GenerationSettings
-from specdash.engines.draft_oracle import LlamaDraftOracle, build_tables
+from specdash.engines.base import DraftAskingEngine, GenerationSettings, ModelFile
+from specdash.engines.draft_oracle import LlamaDraftOracle, build_tables, tables_of
 from specdash.engines.draft_replay import prepare_draft_replay
+from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.engines.llama_cpp_context import LlamaContext
 from specdash.engines.llama_cpp_library import start_library
 from specdash.engines.llama_cpp_model import LlamaModel
-from specdash.errors import UnsupportedError, UsageError
+from specdash.errors import EngineError, UnsupportedError, UsageError
 
 _ARMS = [
     "draft-simple:model=d",
@@ -138,6 +139,59 @@ def test_roll_outs_beyond_the_parallel_ones_equal_those_asked_alone(
 
     assert [[g.token for g in r] for r in together] == [[g.token for g in r] for r in alone]
     assert all(len(r) == 5 or r[-1].probability < 0.05 for r in together)
+
+
+def test_engine_asks_the_weights_it_has_loaded_with_the_settings_they_draft_with(
+    tiny_llama: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = GenerationSettings(
+        n_ctx=256,
+        n_batch=128,
+        n_ubatch=128,
+        n_threads=1,
+        kv_type="f32",
+        flash_attn="off",
+        draft_kv_type="f16",
+        draft_threads=2,
+        draft_gpu_layers=3,
+    )
+    calls = parse_arm(_ARMS[1]).calls
+    text = ([1, 70, 80], [90, 91, 92, 93])
+    asked: list[tuple[str, GenerationSettings]] = []
+
+    def spy(model: LlamaModel, *rest: Any) -> list[DraftTable]:
+        asked.append((model.name, rest[2]))
+        return tables_of(model, *rest)
+
+    monkeypatch.setattr("specdash.engines.llama_cpp_draft.tables_of", spy)
+    engine = LlamaCppEngine()
+    with closing(engine):
+        drafts = {"d": ModelFile("small", str(tiny_draft), "d")}
+        engine.load(ModelFile("t", str(tiny_llama), "t"), drafts, settings)
+        assert isinstance(engine, DraftAskingEngine)
+        found = engine.draft_tables("d", [text], calls, lambda _share: None)
+        with pytest.raises(UnsupportedError, match="'other' cannot draft here"):
+            engine.draft_tables("other", [text], calls, lambda _share: None)
+    ((name, used),) = asked
+    assert name == "small"
+    assert (used.kv_type, used.n_threads, used.gpu_layers) == ("f16", 2, 3)
+    alone = build_tables(tiny_draft, [text], calls, used, lambda _share: None)
+    assert [t.guesses for t in found] == [t.guesses for t in alone]
+
+
+def test_what_progress_raises_ends_the_asking(
+    tiny_draft: Path, tiny_settings: GenerationSettings
+) -> None:
+    seen: list[float] = []
+
+    def stop(share: float) -> None:
+        seen.append(share)
+        raise EngineError("no more time")
+
+    calls = parse_arm("draft-simple:model=d").calls
+    with pytest.raises(EngineError, match="no more time"):
+        build_tables(tiny_draft, [([1], [5, 6])] * 4, calls, tiny_settings, stop)
+    assert seen == [0.25]
 
 
 def test_ids_outside_the_draft_s_vocabulary_are_refused(

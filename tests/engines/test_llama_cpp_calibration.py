@@ -1,6 +1,7 @@
 """Calibration of tiny models: what is measured, what is left behind, and what is refused."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from specdash.engines.base import CalibratingEngine, GenerationSettings, ModelFi
 from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.errors import UnsupportedError, UsageError
 
-_PLAN = CalibrationPlan(widths=(1, 2, 3, 24, 64), depths=(16, 100, 150, 4000), repeats=3)
+_PLAN = CalibrationPlan(
+    widths=(1, 2, 3, 24, 64), between=(), depths=(16, 100, 150, 4000), repeats=3
+)
 _ARM = parse_arm("draft-simple:model=d,n_max=4")
 _MakeFile = Callable[[Path], ModelFile]
 
@@ -44,6 +47,16 @@ def test_every_width_is_timed_at_every_depth_that_fits_the_context(engine: Llama
     assert found.spread >= 0
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
+
+
+def test_widths_between_are_measured_where_the_others_leave_time(engine: LlamaCppEngine) -> None:
+    plan = replace(_PLAN, depths=(16, 100), between=(32, 48, 200))
+    roomy = engine.calibrate([70, 80, 90], replace(plan, budget_s=600.0), lambda _share: None)
+    assert [sorted(row) for row in roomy.verify_s.values()] == [[1, 2, 3, 24, 32, 48, 64]] * 2
+    assert roomy.n_repeats == 3
+    hurried = engine.calibrate([70, 80, 90], replace(plan, budget_s=1e-6), lambda _share: None)
+    assert [sorted(row) for row in hurried.verify_s.values()] == [[1, 2, 3, 24, 64]] * 2
+    assert hurried.n_repeats == 2
 
 
 def test_context_without_room_for_a_depth_is_measured_in_its_middle(

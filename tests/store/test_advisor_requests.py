@@ -99,6 +99,7 @@ def test_what_cannot_be_run_is_refused_in_words(
         ({"widths": (1,)}, "one more width"),
         ({"depths": ()}, "at least 1 token"),
         ({"repeats": 0}, "at least one repeat"),
+        ({"budget_s": 0.0}, "more than 0 s"),
     ],
 )
 def test_calibration_plan_that_gives_no_curve_is_refused(

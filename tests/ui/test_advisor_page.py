@@ -306,7 +306,7 @@ def test_a_calibration_is_drawn_when_it_is_opened(seeded: Engine) -> None:
     app.run()
     assert not app.exception
     assert len(app.get("plotly_chart")) == n_charts + 1
-    assert "**not steady**: it drifted by 8.0" in everything(app)
+    assert "**not steady**: the machine drifted by 8 %" in everything(app)
     app.button(key="calibrate_advice").click().run()
     assert app.title[0].value == "Experiment 4"
 

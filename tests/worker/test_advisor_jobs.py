@@ -1,6 +1,7 @@
 """Jobs of the advisor through queue, runner and store."""
 
 import os
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_stored_calibration_is_found_by_its_key_and_serves_a_later_job(lab: Lab)
     assert spec.prediction.calibration == made.calibration.to_json()
 
 
-def test_calibration_alone_is_two_short_answers_and_loads_the_drafts(lab: Lab) -> None:
+def test_calibration_alone_is_two_short_answers_plain_and_drafted(lab: Lab) -> None:
     seed_workload(lab.engine, "chat", n_prompts=4)
     files = [scripted_file(lab.folder, name) for name in ("big", "small")]
     target, draft = (seed_model(lab.engine, f, f.name.split(".")[0]) for f in files)
@@ -115,10 +116,16 @@ def test_calibration_alone_is_two_short_answers_and_loads_the_drafts(lab: Lab) -
     with read_session(lab.engine) as session:
         stored = calibration_of(session, queued.experiment_id)
     assert stored is not None
+    runs = [r for r in list_runs_of(lab, queued) if not r.is_warmup]
+    assert Counter(r.arm for r in runs) == {
+        "off": 2,
+        "prompt-lookup:max_ngram_size=1,num_pred_tokens=3": 2,
+        "prompt-lookup:max_ngram_size=1,num_pred_tokens=7": 2,
+        "draft-simple:model=small": 2,
+    }
+    assert stored.calibration.overhead_s == pytest.approx(0.0, abs=1e-3)
+    assert stored.calibration.draft_overhead_s.keys() == stored.calibration.draft_s.keys()
     assert len(stored.calibration.draft_s) == 1
-    runs = list_runs_of(lab, queued)
-    assert [r.is_warmup for r in runs] == [True, False, False]
-    assert {r.arm for r in runs} == {"off"}
 
 
 def test_named_prompts_run_in_the_order_they_are_named(lab: Lab) -> None:

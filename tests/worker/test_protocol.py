@@ -5,15 +5,26 @@ from dataclasses import fields
 import pytest
 from pydantic import ValidationError
 
+from specdash.domain.calibration import CalibrationPlan
 from specdash.domain.counters import RunCounters
 from specdash.engines.base import GenerationSettings
-from specdash.worker.protocol import PhaseEvent, SpecCounters, SpecSettings, parse_event
+from specdash.worker.protocol import (
+    PhaseEvent,
+    SpecCalibration,
+    SpecCounters,
+    SpecSettings,
+    parse_event,
+)
 
 
 @pytest.mark.parametrize(
     ("record", "mirror"),
-    [(GenerationSettings, SpecSettings), (RunCounters, SpecCounters)],
-    ids=["settings", "counters"],
+    [
+        (GenerationSettings, SpecSettings),
+        (RunCounters, SpecCounters),
+        (CalibrationPlan, SpecCalibration),
+    ],
+    ids=["settings", "counters", "calibration"],
 )
 def test_mirrors_have_the_fields_of_their_records(record: type, mirror: type) -> None:
     assert list(mirror.model_fields) == [f.name for f in fields(record)]

@@ -1,7 +1,8 @@
 """Calibration before the runs and prediction after them, on the scripted engine."""
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from specdash.domain.arms import parse_arm
 from specdash.domain.calibration import Calibration
 from specdash.domain.workload import Prompt
-from specdash.engines.base import GenerationSettings, ModelFile
+from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt
 from specdash.engines.scripted import ScriptedEngine
 from specdash.errors import EngineError
 from specdash.worker.measuring import Measuring
@@ -44,7 +45,7 @@ def _spec(folder: Path, script: dict[str, object], arms: Sequence[str], **fields
     return scripted_spec(target, arms, n_prompts=3, drafts=drafts, **fields)
 
 
-def _run(spec: JobSpec) -> list[Any]:
+def _run(spec: JobSpec, key: Mapping[str, object] = _KEY) -> list[Any]:
     engine = ScriptedEngine()
     engine.load(
         ModelFile(**spec.target.model_dump()),
@@ -54,16 +55,17 @@ def _run(spec: JobSpec) -> list[Any]:
     prompts = [Prompt(p.key, p.category, (), p.text) for p in spec.prompts]
     prepared = [engine.prepare(p, spec.max_tokens) for p in prompts]
     events: list[Any] = []
-    steps = Steps(spec, engine, prepared, _KEY, events.append)
+    steps = Steps(spec, engine, prepared, key, events.append)
 
     def send(event: Any) -> None:
         events.append(event)
         steps.watch(event)
 
     steps.calibrate()
+    began = time.perf_counter()
     arms = {i: parse_arm(a.text) for i, a in enumerate(spec.arms)}
     Measuring(spec, arms, prepared, engine, send).measure()
-    steps.finish()
+    steps.finish(began)
     return events
 
 
@@ -122,6 +124,22 @@ def test_runs_of_the_same_job_say_how_plain_decoding_and_steps_differ(tmp_path: 
     assert last.overhead_s == pytest.approx(0.0, abs=1e-9)
 
 
+def test_what_lookups_take_is_drafting_and_no_overhead(tmp_path: Path) -> None:
+    script = {"methods": {"ngram-simple": {"draft_cost": 0.2}}}
+    events = _run(_spec(tmp_path, script, ["off", _NGRAM], calibration=_CALIBRATION))
+    last = [Calibration.from_json(e.data) for e in events if isinstance(e, CalibrationEvent)][-1]
+    assert sum(r.counters.draft_s or 0.0 for r in _runs(events, 11)) > 0.05
+    assert last.overhead_s == pytest.approx(0.0, abs=1e-9)
+
+
+def test_runs_of_a_draft_give_its_own_overhead(tmp_path: Path) -> None:
+    script = {"methods": {"draft-simple": {"draft_cost": 0.1, "coverage": 1.0}}}
+    events = _run(_spec(tmp_path, script, ["off", _SIMPLE], calibration=_CALIBRATION))
+    last = [Calibration.from_json(e.data) for e in events if isinstance(e, CalibrationEvent)][-1]
+    assert last.overhead_s is None
+    assert last.draft_overhead_s == pytest.approx({_DRAFT: 0.0}, abs=1e-9)
+
+
 @pytest.mark.parametrize("arm", [_NGRAM, _SIMPLE])
 def test_prediction_equals_what_the_job_measures_of_the_arm(tmp_path: Path, arm: str) -> None:
     script = {
@@ -151,30 +169,72 @@ def test_prediction_equals_what_the_job_measures_of_the_arm(tmp_path: Path, arm:
     assert row.ratio_low < row.ratio
 
 
-def test_stored_calibration_serves_instead_of_a_measured_one(tmp_path: Path) -> None:
-    free = Calibration(verify_s={64: {1: 0.01, 64: 0.01}}).to_json()
-    asked = SpecPrediction(arms=[parse_arm(_NGRAM).full_text()], calibration=free)
-    events = _run(_spec(tmp_path, {"verify_cost": 0.5}, ["off"], prediction=asked))
+def _stored(**key_fields: object) -> dict[str, object]:
+    """Wider passes cost nothing more."""
+    row = {1: 0.01, 64: 0.01}
+    return Calibration({64: row}, key_fields={**_KEY, **key_fields}).to_json()
+
+
+def test_stored_calibration_that_holds_serves_instead_of_a_measured_one(tmp_path: Path) -> None:
+    asked = SpecPrediction(arms=[parse_arm(_NGRAM).full_text()], calibration=_stored())
+    spec = _spec(
+        tmp_path,
+        {"verify_cost": 0.5},
+        ["off"],
+        max_tokens=64,
+        calibration=_CALIBRATION,
+        prediction=asked,
+    )
+    events = _run(spec)
     assert not [e for e in events if isinstance(e, CalibrationEvent)]
     (row,) = _rows(events).values()
     assert row.ratio is not None
     assert row.ratio > 1.5
 
 
+@pytest.mark.parametrize(
+    ("stored", "max_tokens"),
+    [(_stored(engine_commit="another"), 64), (_stored(n_threads=2), 64), (_stored(), 128)],
+    ids=["build", "threads", "deeper-texts"],
+)
+def test_stored_calibration_of_other_conditions_is_measured_anew_in_the_same_job(
+    tmp_path: Path, stored: dict[str, object], max_tokens: int
+) -> None:
+    asked = SpecPrediction(arms=[parse_arm(_NGRAM).full_text()], calibration=stored)
+    fields: dict[str, Any] = {"max_tokens": max_tokens, "prediction": asked}
+    key = {**_KEY, "engine_commit": None}
+    spec = _spec(tmp_path, {"verify_cost": 0.5}, ["off"], calibration=_CALIBRATION, **fields)
+    events = _run(spec, key)
+    made = [Calibration.from_json(e.data) for e in events if isinstance(e, CalibrationEvent)]
+    assert made[0].key_fields == key
+    (row,) = _rows(events).values()
+    assert row.ratio is not None
+    assert row.ratio < 1
+
+
+def test_deepest_point_of_the_workload_is_measured_too(tmp_path: Path) -> None:
+    plan = SpecCalibration(widths=[1, 2, 64], depths=[64], repeats=3)
+    events = _run(_spec(tmp_path, {}, ["off"], calibration=plan, max_tokens=128))
+    made = [Calibration.from_json(e.data) for e in events if isinstance(e, CalibrationEvent)]
+    assert sorted(made[0].verify_s) == [64, 3 + 128]
+    small = {**_KEY, "n_ctx": 180}
+    events = _run(_spec(tmp_path, {}, ["off"], calibration=plan, max_tokens=128), small)
+    made = [Calibration.from_json(e.data) for e in events if isinstance(e, CalibrationEvent)]
+    assert sorted(made[0].verify_s) == [64, 180 - 64]
+
+
 def test_uncalibrated_draft_has_a_reason_and_no_number(tmp_path: Path) -> None:
-    known = Calibration(verify_s={64: {1: 0.01, 64: 0.01}}).to_json()
     arms = [parse_arm(a).full_text() for a in (_SIMPLE, _NGRAM)]
-    asked = SpecPrediction(arms=arms, calibration=known)
-    rows = _rows(_run(_spec(tmp_path, {}, ["off"], prediction=asked)))
+    asked = SpecPrediction(arms=arms, calibration=_stored())
+    rows = _rows(_run(_spec(tmp_path, {}, ["off"], max_tokens=64, prediction=asked)))
     assert rows[arms[0]].ratio is None
     assert "Draft dddddddd is not in this calibration" in (rows[arms[0]].reason or "")
     assert rows[arms[1]].ratio is not None
 
 
 def test_without_time_for_a_text_every_prediction_says_so(tmp_path: Path) -> None:
-    known = Calibration(verify_s={64: {1: 0.01, 64: 0.01}}).to_json()
     arms = [parse_arm(a).full_text() for a in (_NGRAM, _SIMPLE)]
-    asked = SpecPrediction(arms=arms, calibration=known, chain_best=2)
+    asked = SpecPrediction(arms=arms, calibration=_stored(), chain_best=2)
     rows = _rows(_run(_spec(tmp_path, {}, ["off"], warmup=1, prediction=asked, budget_s=1e-9)))
     assert {arm: (row.ratio, row.reason) for arm, row in rows.items()} == dict.fromkeys(
         arms, (None, "The time was over before a text was measured; ask with a larger budget.")
@@ -207,7 +267,7 @@ def test_engine_whose_passes_are_not_timed_cannot_be_calibrated(tmp_path: Path) 
         name = "untimed"
 
     spec = _spec(tmp_path, {}, ["off"], calibration=_CALIBRATION)
-    prepared = [None] * 3
+    prepared = [PreparedPrompt("p", "a", (1, 2), 8)] * 3
     steps = Steps(spec, Untimed(), prepared, _KEY, lambda _e: None)  # type: ignore[arg-type]
     with pytest.raises(EngineError, match="untimed engine cannot be calibrated"):
         steps.calibrate()
