@@ -172,8 +172,8 @@ def _sets(experiment: ExperimentView, runs: Sequence[RunView], found: Measured) 
             return
         st.markdown("**The target alone and with each draft**")
         st.caption(
-            "One process holds them all; what each draft took when it was loaded is left out of "
-            "the sets that are without it."
+            "One process holds them all. What each draft took when it was loaded is left out of "
+            "the sets that are without it; what running added is in every set."
         )
     tables.show_rows(
         shown, alt="Peak memory of the target alone and with each draft", key="sets_table"
