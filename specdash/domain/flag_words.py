@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from specdash.domain.records import ArmSummary
+
 _FLAGS: dict[str, tuple[str, str]] = {
     "short": (
         "short answers",
@@ -118,6 +120,20 @@ def flag(name: str) -> str:
     if head == "invalid":
         return f"The counters break a rule ({rest}); the metric is shown as invalid."
     return _FLAGS[head][1] if head in _FLAGS else name.replace("_", " ")
+
+
+def arm_flag(name: str, arm: ArmSummary) -> str:
+    """A flag of an arm in one sentence, with its amount where that is known."""
+    return drift_sentence(arm.drift) if name == "drift" and arm.drift is not None else flag(name)
+
+
+def drift_sentence(total: float) -> str:
+    """``total`` is the relative change of speed from the first run to the last."""
+    way = "faster" if total > 0 else "slower"
+    return (
+        f"The machine became {100 * abs(total):.1f} % {way} from the first run to the last. Arms "
+        "ran in turn, so that their ratios hardly move; speeds in tokens/s do."
+    )
 
 
 def flag_line(names: Sequence[str]) -> str:

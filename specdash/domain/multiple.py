@@ -9,7 +9,7 @@ from typing import TypeAlias
 from scipy.special import bdtrc
 
 from specdash.domain.statistics import MIN_PROMPTS, Estimate, PromptSample, estimate
-from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict, misses_one
 
 LogSpeeds: TypeAlias = Mapping[tuple[int, int], float]
 """ln(tokens/s) of one arm by block: (prompt id, round)."""
@@ -119,7 +119,7 @@ def self_check(intervals: Sequence[tuple[float, float]]) -> SelfCheck:
 
     For 20 comparisons of a 95 % interval that is 4 or more.
     """
-    misses = sum(not low <= 1 <= high for low, high in intervals)
+    misses = sum(misses_one(low, high) for low, high in intervals)
     n = len(intervals)
     chance = float(bdtrc(misses - 1, n, _ALPHA)) if misses else 1.0
     return SelfCheck(n, misses, chance < _ALARM_BELOW)

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 
 from specdash.domain.counters import RunCounters
+from specdash.domain.divergence import DifferenceClass
 from specdash.domain.metrics import Acceptance
 from specdash.domain.power import Spread
 from specdash.domain.verdict import Verdict
+
+SUSPECT = DifferenceClass.SUSPECT.value
+"""Flag of an arm with a text that rounding does not explain; it is never recommended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +138,11 @@ class ArmSummary:
     """``total_time_ratio`` over prompts without a repeating text; 1 for the baseline."""
     spread: Spread | None = None
     """Of ln(on/off) between prompts and between rounds; ``None`` where no two prompts compare."""
+    is_fastest: bool = False
+    """The leader of the arms that rank, on prompts without a repeating text."""
+    is_replica: bool = False
+    """``off`` measured again (A/A): its ratio tells of the machine, not of drafting."""
+
+    @property
+    def is_suspect(self) -> bool:
+        return SUSPECT in self.flags

@@ -1,11 +1,18 @@
 """A result as the sentence people read: word, ratio, interval and counts."""
 
+import math
 import re
 from collections.abc import Sequence
 from enum import Enum
 
 from specdash.domain.records import ArmSummary, CategoryRatio
-from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict
+from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict, misses_one
+
+_SAID_BY_THE_VERDICT = 2
+"""Arms that rank, ``off`` among them, up to which the verdict says who is faster."""
+_NOT_RECOMMENDED = (
+    "**Not recommended:** its texts differ from those of off by more than rounding explains. "
+)
 
 
 class SignFlip(Enum):
@@ -28,12 +35,31 @@ def sentence(summary: ArmSummary, workload: str) -> str:
         return f"{name} is the baseline {where}: {speed:.4g} tokens/s."
     if summary.verdict is None:
         return _without_verdict(summary, name, where)
-    return _by_category(summary) + _with_verdict(summary, summary.verdict, name, where)
+    if summary.is_replica:
+        return _replica(summary, name, where)
+    first = _NOT_RECOMMENDED if summary.is_suspect else ""
+    first += _by_category(summary)
+    return first + _with_verdict(summary, summary.verdict, name, where)
 
 
 def plain_sentence(summary: ArmSummary, workload: str) -> str:
     """The same without Markdown, for a terminal."""
     return re.sub(r"\\(.)|\*", r"\1", sentence(summary, workload))
+
+
+def fastest_sentence(arms: Sequence[ArmSummary]) -> str | None:
+    """The leader and all that tie with it, as Markdown.
+
+    ``None`` where the verdict of a single arm says it already, and where nothing ranks.
+    """
+    ranked = [a for a in arms if a.tied_with_best is not None]
+    leader = next((a for a in ranked if a.is_fastest), None)
+    if leader is None or len(ranked) <= _SAID_BY_THE_VERDICT:
+        return None
+    names = [f"**{_escape(a.text)}**" for a in ranked if a.tied_with_best and a is not leader]
+    pairs = math.comb(len(ranked), 2)
+    rest = f"Not separable from it: {', '.join(names)}" if names else "No other arm ties with it"
+    return f"Fastest: **{_escape(leader.text)}**. {rest} (Holm over {pairs} pairs)."
 
 
 def sign_flip(categories: Sequence[CategoryRatio]) -> SignFlip | None:
@@ -72,6 +98,27 @@ def _with_verdict(summary: ArmSummary, verdict: Verdict, name: str, where: str) 
     if verdict is Verdict.NO_DIFFERENCE:
         return f"{name} makes **no practical difference** to off {where}: {ratio}x — {spread}."
     return _joined(f"{name} against off {where}: **not resolved**, {ratio}x — {spread}.", summary)
+
+
+def _replica(summary: ArmSummary, name: str, where: str) -> str:
+    """Equal arms have no winner: all that counts is whether the interval contains 1."""
+    head = f"{name} is off once more {where} (A/A)"
+    low, high = summary.ratio_low, summary.ratio_high
+    if summary.ratio is None:
+        return f"{head}: no run with a speed has a partner in off."
+    if low is None or high is None:
+        return f"{head}: {_ratio(summary, summary.ratio)}x — {_spread(summary)}."
+    # Two decimals could show a limit as 1.00 that is on the other side of it.
+    found = (
+        f"{summary.ratio:.3f}x — between {low:.3f}x and {high:.3f}x, "
+        f"{counts(summary.n_prompts, summary.n_rounds)}"
+    )
+    if misses_one(low, high):
+        return (
+            f"{head}: **the interval misses 1**, {found}. Equal arms came out unequal: one in "
+            "twenty does by chance, more of them where the machine is unsteady."
+        )
+    return f"{head}: **the interval contains 1**, as it must: {found}."
 
 
 def _without_verdict(summary: ArmSummary, name: str, where: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from specdash.domain.against import Against, ExperimentFacts, against_off
 from specdash.domain.arms import OFF
@@ -17,6 +18,7 @@ from specdash.domain.metrics import (
 )
 from specdash.domain.multiple import difference_p, tie_set
 from specdash.domain.records import (
+    SUSPECT,
     ArmFacts,
     ArmSummary,
     CategoryRatio,
@@ -44,7 +46,6 @@ DEGENERATE = "degenerate"
 DISTURBED = "disturbed"
 _MEASURED = "measured"
 _NUMERIC = DifferenceClass.NUMERIC.value
-_SUSPECT = DifferenceClass.SUSPECT.value
 _WITHOUT_RATIO = frozenset({"inactive", "unsupported", "failed"})
 
 
@@ -61,17 +62,17 @@ def summarise(
     ordered = sorted(runs, key=lambda r: (r.order_index, r.run_id))
     measured = [r for r in ordered if _counts(r)]
     experiment = experiment_facts(arms, runs, weights)
-    suspect = {r.arm_id for r in measured if r.split_class == _SUSPECT}
+    suspect = {r.arm_id for r in measured if r.split_class == SUSPECT}
     ranked = [
         a.arm_id
         for a in arms
         if a.status == _MEASURED and (a.is_baseline or not _is_off(a)) and a.arm_id not in suspect
     ]
-    ties = _ties(experiment, ranked)
+    ranking = _ranking(experiment, ranked)
     by_arm: dict[int, list[RunFacts]] = {a.arm_id: [] for a in arms}
     for run in ordered:
         by_arm.setdefault(run.arm_id, []).append(run)
-    return tuple(_summarise_arm(a, by_arm[a.arm_id], experiment, ties) for a in arms)
+    return tuple(_summarise_arm(a, by_arm[a.arm_id], experiment, ranking) for a in arms)
 
 
 def experiment_facts(
@@ -110,10 +111,18 @@ def experiment_facts(
     )
 
 
-def _ties(experiment: ExperimentFacts, arm_ids: Sequence[int]) -> Mapping[int, bool]:
-    """Whether each arm that ranks ties with the fastest, on prompts without a repeating text."""
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The fastest arm, and of each arm that ranks whether it ties with it."""
+
+    leader: int | None = None
+    tied: Mapping[int, bool] = field(default_factory=dict)
+
+
+def _ranking(experiment: ExperimentFacts, arm_ids: Sequence[int]) -> _Ranking:
+    """Of the arms that rank, on prompts without a repeating text."""
     if experiment.baseline_id is None or experiment.baseline_id not in arm_ids:
-        return {}
+        return _Ranking()
     repeating = {prompt for _, prompt in experiment.degenerate}
     speeds = {
         arm: {
@@ -124,11 +133,13 @@ def _ties(experiment: ExperimentFacts, arm_ids: Sequence[int]) -> Mapping[int, b
         for arm in arm_ids
     }
     ties = tie_set(speeds, experiment.baseline_id, experiment.categories, experiment.weights)
-    return {arm: arm in ties.tied for arm in arm_ids} if ties else dict.fromkeys(arm_ids, True)
+    if ties is None:
+        return _Ranking(None, dict.fromkeys(arm_ids, True))
+    return _Ranking(ties.leader, {arm: arm in ties.tied for arm in arm_ids})
 
 
 def _summarise_arm(
-    arm: ArmFacts, runs: Sequence[RunFacts], experiment: ExperimentFacts, ties: Mapping[int, bool]
+    arm: ArmFacts, runs: Sequence[RunFacts], experiment: ExperimentFacts, ranking: _Ranking
 ) -> ArmSummary:
     measured = [r for r in runs if _counts(r)]
     disturbed = [r.run_id for r in runs if not r.is_warmup and DISTURBED in r.flags]
@@ -189,12 +200,14 @@ def _summarise_arm(
             *(r.run_id for r in measured if (r.prompt_id, r.round) in experiment.blocks.excluded),
         ),
         outlier_run_ids=tuple(r.run_id for r in measured if r.run_id in experiment.blocks.outliers),
-        tied_with_best=ties.get(arm.arm_id) if ratio is not None else None,
+        tied_with_best=ranking.tied.get(arm.arm_id) if ratio is not None else None,
         p_difference=difference_p(against.result) if against.result else None,
         drift=experiment.blocks.drift.total if experiment.blocks.drift else None,
         n_numeric=classes.count(_NUMERIC),
-        n_suspect=classes.count(_SUSPECT),
-        n_unknown=sum(c not in (_NUMERIC, _SUSPECT) for c in classes),
+        n_suspect=classes.count(SUSPECT),
+        n_unknown=sum(c not in (_NUMERIC, SUSPECT) for c in classes),
+        is_fastest=ranking.leader == arm.arm_id,
+        is_replica=_is_off(arm) and not arm.is_baseline,
         clean_total_time_ratio=1.0 if arm.is_baseline else against.clean_total_time_ratio,
         spread=against.spread,
     )
@@ -217,7 +230,7 @@ def _flags(
         "no_speed": any(decode_tok_s(r.counters) is None for r in runs),
         "short": any(r.counters.n_generated < SHORT_TOKENS for r in runs),
         "diverged": any(r.equal_off is False for r in runs),
-        _SUSPECT: any(r.split_class == _SUSPECT for r in runs),
+        SUSPECT: any(r.split_class == SUSPECT for r in runs),
         DEGENERATE: any(p.is_degenerate for p in against.prompts),
         "sign_flip": sign_flip(against.categories) is not None,
         "drift": bool(runs) and drift is not None and drift.is_worrying,

@@ -26,3 +26,8 @@ def decide(low: float | None, high: float | None, delta: float = PRACTICAL_DIFFE
     if low >= 1 / (1 + delta) and high <= 1 + delta:
         return Verdict.NO_DIFFERENCE
     return Verdict.NOT_RESOLVED
+
+
+def misses_one(low: float, high: float) -> bool:
+    """Whether the interval excludes ratio 1: what equal arms do one time in twenty."""
+    return not low <= 1 <= high

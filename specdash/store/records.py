@@ -200,6 +200,8 @@ def run_view(run: Run, *, arm: str, prompt_key: str, category: str) -> RunView:
         agreement=run.agreement,
         flags=tuple(run.flags),
         peak_rss_bytes=run.peak_rss_bytes,
+        n_max=run.n_max,
+        invalid=drafting.invalid,
         repeat=run.repeat,
         is_prefix=run.is_prefix,
         split_class=run.split_class,

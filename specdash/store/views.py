@@ -133,6 +133,10 @@ class RunView:
     agreement: float | None
     flags: tuple[str, ...]
     peak_rss_bytes: int | None
+    n_max: int | None = None
+    """Draft budget of a pass."""
+    invalid: tuple[str, ...] = ()
+    """Names of the rules that the draft counters break; no acceptance is derived from them."""
     repeat: int = 0
     """How often the block had been run before: a disturbed one is run again."""
     is_prefix: bool | None = None

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from specdash.advisor.decision import Candidate, CategoryResult, Ratio
 from specdash.ui import format as fmt
 from specdash.ui.advice_words import prediction_error, rank, status_words
-from specdash.ui.palette import OFF_COLOR, ROW_PX, label, layout
+from specdash.ui.palette import OFF_COLOR, ROW_PX, arm_labels, label, layout
 
 _ROWS = 14
 _LINE_PX = 15
@@ -21,7 +21,7 @@ def candidate_figure(candidates: Sequence[Candidate], pick: str | None = None) -
     figure = go.Figure()
     _dots(
         figure,
-        [(row - 0.16, c.predicted, "predicted") for row, c in enumerate(shown)],
+        [(row - 0.16, c.predicted, f"predicted: {c.arm}") for row, c in enumerate(shown)],
         name="predicted",
         color=OFF_COLOR,
         symbol="circle-open",
@@ -33,7 +33,7 @@ def candidate_figure(candidates: Sequence[Candidate], pick: str | None = None) -
         _dots(
             figure,
             [
-                (row + 0.16, c.measured, status_words(c))
+                (row + 0.16, c.measured, f"{status_words(c)}: {c.arm}")
                 for row, c in enumerate(shown)
                 if (c.arm == pick) is is_pick
             ],
@@ -41,7 +41,8 @@ def candidate_figure(candidates: Sequence[Candidate], pick: str | None = None) -
             color=color,
             symbol=symbol,
         )
-    names = [label(c.arm, 34) for c in shown]
+    labels = arm_labels([c.arm for c in shown], 34)
+    names = [labels[c.arm] for c in shown]
     _rows(figure, names)
     lines = max((name.count("<br>") + 1 for name in names), default=1)
     row_px = max(ROW_PX, lines * _LINE_PX + 6)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from specdash.domain.arms import parse_arm
+from specdash.domain.records import SUSPECT
+from specdash.domain.summary import DEGENERATE
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict
 from specdash.store.views import HistoryRow
 
-_NEVER_RECOMMENDED = frozenset({"suspect", "degenerate"})
+_DOUBTFUL_TEXTS = frozenset({SUSPECT, DEGENERATE})
 _AS_NARROW = 1.25
 """Intervals whose widths differ by less than this factor say as much as each other."""
 
@@ -32,7 +34,13 @@ class BoardRow:
 
     @property
     def pays(self) -> bool:
-        return self.best.summary.verdict is Verdict.FASTER
+        """Faster, with the text that the target would have written."""
+        return self.best.summary.verdict is Verdict.FASTER and self.is_recommendable
+
+    @property
+    def is_recommendable(self) -> bool:
+        """Of the best arm; where it is not, no arm is: sound ones rank first."""
+        return not self.best.summary.is_suspect
 
     @property
     def is_settled(self) -> bool:
@@ -62,7 +70,7 @@ def verdict_board(rows: Sequence[HistoryRow]) -> tuple[BoardRow, ...]:
     for row in sorted(rows, key=lambda r: (r.measured_at, r.experiment_arm_id), reverse=True):
         if row.is_partial or row.summary.ratio is None or row.summary.verdict is None:
             continue
-        if row.arm.startswith("off"):
+        if row.summary.is_replica:
             continue
         groups.setdefault((row.workload, row.target, row.machine), []).append(row)
     return tuple(_board_row(*key, found) for key, found in groups.items())
@@ -76,7 +84,10 @@ def _board_row(
     tied = tuple(
         r.arm
         for r in arms
-        if r is not best and r.summary.verdict is Verdict.FASTER and _ties(r, best)
+        if r is not best
+        and r.summary.verdict is Verdict.FASTER
+        and not r.summary.is_suspect
+        and _ties(r, best)
     )
     return BoardRow(
         workload=workload,
@@ -116,7 +127,7 @@ def _by_arm(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
 
 def _best_founded(newest_first: Sequence[HistoryRow]) -> HistoryRow:
     newest = newest_first[0]
-    if _NEVER_RECOMMENDED.intersection(newest.summary.flags):
+    if _DOUBTFUL_TEXTS.intersection(newest.summary.flags):
         return newest
     narrowest = min(map(_width, newest_first))
     return next(r for r in newest_first if _width(r) <= _AS_NARROW * narrowest)
@@ -128,20 +139,24 @@ def _width(row: HistoryRow) -> float:
     return math.log(high / low) if low is not None and high is not None else math.inf
 
 
-def rank(row: HistoryRow) -> tuple[bool, bool, float]:
-    """Sorts results, the best last: usable before suspect, then faster ones, then by ratio.
+def rank(row: HistoryRow) -> tuple[bool, bool, bool, float]:
+    """Sorts results, the best last: no suspect or repeating texts, then faster ones, then by ratio.
 
     Where the user has said what the traffic is, the ratio is that of total times on it.
     """
     s = row.summary
-    usable = not _NEVER_RECOMMENDED.intersection(s.flags)
     ratio = s.total_time_ratio if row.has_mix else s.ratio
-    return (usable, s.verdict is Verdict.FASTER, ratio or s.ratio or 0.0)
+    return (
+        not s.is_suspect,
+        DEGENERATE not in s.flags,
+        s.verdict is Verdict.FASTER,
+        ratio or s.ratio or 0.0,
+    )
 
 
 def _is_open(row: HistoryRow) -> bool:
     s = row.summary
-    if s.verdict is not Verdict.NOT_RESOLVED or _NEVER_RECOMMENDED.intersection(s.flags):
+    if s.verdict is not Verdict.NOT_RESOLVED or _DOUBTFUL_TEXTS.intersection(s.flags):
         return False
     return s.ratio_high is None or s.ratio_high > 1 + PRACTICAL_DIFFERENCE
 

@@ -1,11 +1,13 @@
 """Figures of one experiment: ``(records) -> go.Figure``. Titles state the finding."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from specdash.domain.counters import Step
+from specdash.domain.metrics import Acceptance
 from specdash.domain.summary import ArmSummary, PromptRatio
 from specdash.store.views import RunView
 from specdash.ui import format as fmt
@@ -14,6 +16,7 @@ from specdash.ui.palette import (
     OFF_COLOR,
     OFF_STYLE,
     ROW_PX,
+    arm_labels,
     arm_styles,
     label,
     layout,
@@ -37,6 +40,8 @@ def prompt_figure(
 ) -> go.Figure:
     """Decode speed of each prompt with and without drafting, joined per prompt."""
     styles = arm_styles([a.text for a in arms])
+    shown_as = {a.text: (names or {}).get(a.text, a.text) for a in arms}
+    labels = arm_labels([baseline, *shown_as.values()], 40)
     on_arms = [a for a in arms if a.prompts and not a.is_baseline]
     off = {p.prompt_key: p.off_tok_s for a in on_arms for p in a.prompts}
     figure = go.Figure()
@@ -53,7 +58,7 @@ def prompt_figure(
         x=list(off.values()),
         y=[label(key) for key in off],
         mode="markers",
-        name=label(baseline, 40),
+        name=labels[baseline],
         marker=marker(OFF_STYLE),
         hovertemplate=f"%{{y}}<br>{label(baseline)}: %{{x:.1f}} tokens/s<extra></extra>",
     )
@@ -62,9 +67,11 @@ def prompt_figure(
             x=[p.on_tok_s for p in arm.prompts],
             y=[label(p.prompt_key) for p in arm.prompts],
             mode="markers",
-            name=label((names or {}).get(arm.text, arm.text), 40),
+            name=labels[shown_as[arm.text]],
             marker=marker(styles[arm.text]),
-            customdata=[_prompt_hover(p) for p in arm.prompts],
+            customdata=[
+                f"{label(shown_as[arm.text], 40)}<br>{_prompt_hover(p)}" for p in arm.prompts
+            ],
             hovertemplate="%{y}<br>%{x:.1f} tokens/s<br>%{customdata}<extra></extra>",
         )
     figure.update_yaxes(autorange="reversed", title=None, automargin=True)
@@ -78,13 +85,15 @@ def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figur
     Pale runs are in no statistic: planned warm-up, or left out for looking like it.
     """
     styles = arm_styles([a.text for a in arms])
+    labels = arm_labels([a.text for a in arms], 40)
     left_out = {i for a in arms for i in a.excluded_run_ids}
     left_out |= {r.run_id for r in runs if r.is_warmup}
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
     for arm, style in styles.items():
         own = [r for r in runs if r.arm == arm]
         hover = [
-            f"{label(r.prompt_key)}, round {r.round + 1}{', warm-up' if r.is_warmup else ''}"
+            f"{label(arm, 40)}<br>{label(r.prompt_key)}, round {r.round + 1}"
+            f"{', warm-up' if r.is_warmup else ''}"
             for r in own
         ]
         for row, values in ((1, [r.decode_tok_s for r in own]), (2, [_acceptance(r) for r in own])):
@@ -94,7 +103,7 @@ def runs_figure(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> go.Figur
                 x=[r.order_index + 1 for r in own],
                 y=values,
                 mode="markers",
-                name=label(arm, 40),
+                name=labels[arm],
                 legendgroup=arm,
                 showlegend=row == 1,
                 marker=marker(style, opacity=[0.35 if r.run_id in left_out else 1 for r in own]),
@@ -127,18 +136,20 @@ def _has_times(arm: ArmSummary) -> bool:
 def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     """Where the decode time of each arm went, in seconds over all measured runs."""
     shown = [a for a in arms if _has_times(a)]
+    labels = arm_labels([a.text for a in arms])
     figure = go.Figure()
     for field, name, color, pattern in _TIME_PARTS:
         values: list[float | None] = [getattr(a, field) for a in shown]
         if all(not v for v in values):
             continue
         figure.add_bar(
-            y=[f"{label(a.text)} (n={a.n_runs})" for a in shown],
+            y=[f"{labels[a.text]} (n={a.n_runs})" for a in shown],
             x=values,
             name=name,
             orientation="h",
             marker={"color": color, "pattern": {"shape": pattern, "fgcolor": "rgba(0,0,0,.35)"}},
-            hovertemplate=f"{name}: %{{x:.2f}} s<extra></extra>",
+            customdata=[label(a.text, 40) for a in shown],
+            hovertemplate=f"%{{customdata}}<br>{name}: %{{x:.2f}} s<extra></extra>",
         )
     figure.update_layout(barmode="stack")
     figure.update_yaxes(autorange="reversed", automargin=True)
@@ -147,28 +158,55 @@ def time_figure(arms: Sequence[ArmSummary]) -> go.Figure:
 
 
 def position_figure(arms: Sequence[ArmSummary]) -> go.Figure:
-    """Share of drafted passes in which at least i draft tokens were accepted."""
+    """How deep drafts are accepted: P_i as a line an arm, C_i at the pointer (METHOD 2).
+
+    A single arm has a line of C_i too; more of them would hide each other.
+    """
     styles = arm_styles([a.text for a in arms])
+    labels = arm_labels([a.text for a in arms], 40)
+    shown = [
+        (a, a.acceptance, a.acceptance.per_position)
+        for a in arms
+        if a.acceptance is not None and a.acceptance.per_position
+    ]
     figure = go.Figure()
-    deepest = 0.0
-    for arm in arms:
-        if arm.acceptance is None or not arm.acceptance.per_position:
-            continue
-        positions = arm.acceptance.per_position
-        deepest = max(deepest, len(positions))
+    for arm, accepted, positions in shown:
         style = styles[arm.text]
         figure.add_scatter(
             x=list(range(1, len(positions) + 1)),
             y=[p * 100 for p in positions],
             mode="lines+markers",
-            name=f"{label(arm.text, 40)} (n={fmt.count(arm.acceptance.n_verify_steps)})",
+            name=f"{labels[arm.text]} (n={fmt.count(accepted.n_verify_steps)})",
             line={"color": style.color, "dash": style.dash},
             marker=marker(style),
-            hovertemplate="at least %{x}: %{y:.0f} % of drafted passes<extra></extra>",
+            customdata=_conditional_hover(arm.text, accepted),
+            hovertemplate="at least %{x}: %{y:.0f} % of drafted passes<br>%{customdata}"
+            "<extra></extra>",
         )
+    if len(shown) == 1:
+        arm, accepted, _ = shown[0]
+        given = accepted.conditional or ()
+        figure.add_scatter(
+            x=list(range(1, len(given) + 1)),
+            y=[c * 100 for c in given],
+            mode="lines+markers",
+            name="of the drafts accepted to i - 1 (conditional)",
+            line={"color": styles[arm.text].color, "dash": "dot", "width": 1},
+            marker=marker(replace(styles[arm.text], symbol="circle-open")),
+            hovertemplate="%{x}, given %{x} - 1: %{y:.0f} %<extra></extra>",
+        )
+    deepest = max((len(positions) for _, _, positions in shown), default=0)
     figure.update_xaxes(title="Draft position i", dtick=1 if deepest <= 16 else None)
     figure.update_yaxes(title="Accepted to i (% of n drafted passes)", range=[0, 104])
     return layout(figure, "How deep drafts are accepted", height=340)
+
+
+def _conditional_hover(text: str, accepted: Acceptance) -> list[str]:
+    """The whole arm, and C_i of each position where it is known."""
+    given = [f"{fmt.percent(c)} of those accepted to i - 1" for c in accepted.conditional or ()]
+    known = len(accepted.per_position or ())
+    given += ["of those accepted to i - 1: unknown"] * (known - len(given))
+    return [f"{item}<br>{label(text, 40)}" for item in given]
 
 
 def steps_figure(steps: Sequence[Step]) -> go.Figure:
@@ -218,12 +256,13 @@ def _prompt_hover(prompt: PromptRatio) -> str:
 
 
 def _prompts_title(on_arms: Sequence[ArmSummary]) -> str:
-    prompts = on_arms[0].prompts if len(on_arms) == 1 else ()
+    drafting = [a for a in on_arms if not a.is_replica]
+    prompts = drafting[0].prompts if len(drafting) == 1 else ()
     if any(a.status == "pending" for a in on_arms):
         return "The prompts so far, with and without drafting"
     if not prompts:
-        n = len({p.prompt_id for a in on_arms for p in a.prompts})
-        return f"{fmt.plural(n, 'prompt')} with and without drafting"
+        n = fmt.plural(len({p.prompt_id for a in on_arms for p in a.prompts}), "prompt")
+        return f"{n} with and without drafting" if drafting else f"Off twice on {n}"
     quicker = sum(p.ratio > 1 for p in prompts)
     title = f"Faster on {quicker} of {fmt.plural(len(prompts), 'prompt')}"
     return title if any(p.ratio_low is not None for p in prompts) else f"{title}, in one round each"

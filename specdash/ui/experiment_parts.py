@@ -5,11 +5,15 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from specdash.domain.comparability import ARM_KEY_FIELDS, label, shown
+from specdash.domain.flag_words import drift_sentence
+from specdash.domain.summary import ArmSummary
 from specdash.store.views import ExperimentReport, ExperimentView, RunView
 from specdash.ui import components, data, equality, rows, tables
 from specdash.ui import format as fmt
 from specdash.ui.rows import Row
 
+SAID_ABOVE = frozenset({"drift"})
+"""Flags that have a warning of their own above the arms."""
 _UNREAD = "Could not be read"
 
 
@@ -47,6 +51,28 @@ def environment_warnings(report: ExperimentReport) -> None:
             st.caption(f":material/visibility_off: {text}")
         else:
             st.warning(text, icon=":material/thermostat:")
+
+
+def drift_warning(report: ExperimentReport) -> None:
+    """By how much the machine's speed went one way; arms share it."""
+    drift = next((a.drift for a in report.arms if "drift" in a.flags), None)
+    if drift is not None:
+        st.warning(fmt.plain(drift_sentence(drift)), icon=":material/speed:")
+
+
+def position_words(arms: Sequence[ArmSummary]) -> str:
+    """What the two quantities of the figure are shares of."""
+    text = (
+        "Of all drafted passes, those that accepted at least i draft tokens. Conditional: of the "
+        "drafts that got to i - 1 and were longer, those accepted to i; it tells how good the "
+        "draft is that deep."
+    )
+    if any(a.acceptance is not None and a.acceptance.assumes_full_drafts for a in arms):
+        text += (
+            " The counters do not tell how long each draft was, so every draft is taken as full "
+            "length there."
+        )
+    return text
 
 
 def steadiness(report: ExperimentReport) -> None:

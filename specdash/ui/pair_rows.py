@@ -101,7 +101,7 @@ def _word(draft: Draft, room: str | None) -> str:
 def result_words(row: HistoryRow) -> str:
     """``1.25x (1.18x to 1.33x), faster, on extract``."""
     s = row.summary
-    word = words.arm_badge(s.status, s.verdict).word
+    word = words.arm_words(s)
     ratio = fmt.ratio(s.ratio, s.ratio_low, s.ratio_high)
     return f"{ratio} ({fmt.interval(s.ratio_low, s.ratio_high)}), {word}, on {row.workload}"
 

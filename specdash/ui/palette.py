@@ -5,9 +5,11 @@ too. Green and red stay free for faster and slower.
 """
 
 import html
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import plotly.graph_objects as go
 
@@ -20,6 +22,9 @@ ROW_PX = 44
 
 _ARM_COLORS = ("#3b7fc0", "#8a68c6", "#a97f1e", "#bd5590", "#2f8f9d", "#97694d")
 _ARM_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
+_MODEL = re.compile(r'\bmodel=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^",+#]+))')
+_MODEL_CHARS = (18, 28, 40)
+"""Lengths tried for the name of a model in a chart; the first that leaves arms distinct is used."""
 _ARM_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -57,6 +62,29 @@ def label(text: str, width: int = 26) -> str:
     """Plotly reads a little HTML: escape it, and break long arm texts at commas and spaces."""
     lines = textwrap.wrap(text.replace(",", ", "), width, break_long_words=True) or [""]
     return "<br>".join(html.escape(line.replace(", ", ",")) for line in lines)
+
+
+def arm_labels(texts: Sequence[str], width: int = 26) -> dict[str, str]:
+    """One :func:`label` an arm; long names of models lose their middle.
+
+    As much of it stays as tells the arms apart. The hover is the place of the whole text.
+    """
+    short = {text: text for text in texts}
+    for kept in _MODEL_CHARS:
+        shorter = {text: _MODEL.sub(partial(_shortened, kept=kept), text) for text in texts}
+        if len(set(shorter.values())) == len(shorter):
+            short = shorter
+            break
+    return {text: label(shown, width) for text, shown in short.items()}
+
+
+def _shortened(model: re.Match[str], kept: int) -> str:
+    """``model=SmolLM2-1…made-here``: both ends of the name, ``kept`` characters of it in all."""
+    name = model["quoted"] or model["plain"]
+    if len(name) <= kept:
+        return model[0]
+    tail = kept // 2
+    return f"model={name[: kept - tail]}…{name[-tail:]}"
 
 
 def layout(figure: go.Figure, title: str, *, height: int) -> go.Figure:

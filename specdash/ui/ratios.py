@@ -8,25 +8,28 @@ from specdash.domain.sentences import SignFlip, sign_flip
 from specdash.domain.summary import ArmSummary
 from specdash.domain.verdict import Verdict
 from specdash.ui import format as fmt
-from specdash.ui.palette import OFF_COLOR, ROW_PX, Style, arm_styles, label, layout
+from specdash.ui.palette import OFF_COLOR, ROW_PX, Style, arm_labels, arm_styles, label, layout
 
 
 def ratio_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     """Speed of every measured arm against ``off`` with its interval; the line is ratio 1."""
     styles = arm_styles([a.text for a in arms])
+    labels = arm_labels([a.text for a in arms])
     shown = [a for a in arms if not a.is_baseline and a.ratio is not None]
     figure = go.Figure()
     for arm in shown:
         limits = (arm.ratio_low, arm.ratio_high)
-        place = f"{label(arm.text)} (n={arm.n_prompts})"
-        _add_estimate(figure, place, styles[arm.text], arm.ratio, limits)
-    title = _title(shown) if len(shown) > 1 else _single_title(shown)
+        place = f"{labels[arm.text]} (n={arm.n_prompts})"
+        _add_estimate(figure, place, styles[arm.text], arm.ratio, limits, hover=arm.text)
+    judged = [a for a in shown if not a.is_replica]
+    title = _title(judged) if len(judged) > 1 else _single_title(judged or shown)
     return _ratio_layout(figure, title, len(shown))
 
 
 def category_figure(arms: Sequence[ArmSummary]) -> go.Figure:
     """Every arm's ratio in each category, with its own interval; arms are set apart by height."""
     styles = arm_styles([a.text for a in arms])
+    labels = arm_labels([a.text for a in arms], 40)
     shown = [a for a in arms if a.categories and not a.is_baseline]
     names = list(dict.fromkeys(c.category for a in shown for c in a.categories))
     figure = go.Figure()
@@ -39,7 +42,8 @@ def category_figure(arms: Sequence[ArmSummary]) -> go.Figure:
                 styles[arm.text],
                 item.ratio,
                 (item.ratio_low, item.ratio_high),
-                name=label(arm.text, 40) if item is arm.categories[0] else None,
+                hover=arm.text,
+                name=labels[arm.text] if item is arm.categories[0] else None,
             )
     sizes = {c.category: c.n for a in shown for c in a.categories}
     _ratio_layout(figure, _category_title(shown), len(names))
@@ -58,9 +62,10 @@ def _add_estimate(
     ratio: float | None,
     limits: tuple[float | None, float | None],
     *,
+    hover: str,
     name: str | None = None,
 ) -> None:
-    """One point with its interval; hollow where there is no interval."""
+    """One point with its interval; hollow where there is no interval. ``hover``: the whole arm."""
     low, high = limits
     error = None
     if ratio is not None and low is not None and high is not None:
@@ -86,7 +91,11 @@ def _add_estimate(
             "line": {"width": 0 if error else 2, "color": style.color},
         },
         error_x=error,
-        hovertemplate=f"{fmt.ratio(ratio, low, high)}, {fmt.interval(low, high)}<extra></extra>",
+        customdata=[label(hover, 40)],
+        hovertemplate=(
+            f"%{{customdata}}<br>{fmt.ratio(ratio, low, high)}, {fmt.interval(low, high)}"
+            "<extra></extra>"
+        ),
     )
 
 
@@ -126,14 +135,15 @@ def _single_title(shown: Sequence[ArmSummary]) -> str:
     if not shown:
         return "No arm was measured"
     arm = shown[0]
+    of_off = "Off against itself: " if arm.is_replica else ""
     return (
-        f"{fmt.ratio(arm.ratio, arm.ratio_low, arm.ratio_high)} the speed of off, "
+        f"{of_off}{fmt.ratio(arm.ratio, arm.ratio_low, arm.ratio_high)} the speed of off, "
         f"{fmt.interval(arm.ratio_low, arm.ratio_high)}"
     )
 
 
 def _category_title(shown: Sequence[ArmSummary]) -> str:
-    flips = {sign_flip(a.categories) for a in shown}
+    flips = {sign_flip(a.categories) for a in shown if not a.is_replica}
     if SignFlip.CLEAR in flips:
         return "Faster in one category, slower in another: look before you choose"
     if SignFlip.OPEN in flips:

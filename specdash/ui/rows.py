@@ -19,13 +19,13 @@ def arm_rows(arms: Sequence[ArmSummary]) -> list[Row]:
 def _arm_row(arm: ArmSummary) -> Row:
     acceptance = arm.acceptance
     shows_ratio = arm.status != "pending"  # looking early would bend it
-    badge = words.arm_badge(arm.status, arm.verdict, is_baseline=arm.is_baseline)
     return {
         "Arm": arm.text,
-        "Verdict": badge.word,
+        "Verdict": words.arm_words(arm),
         "Ratio": arm.ratio if shows_ratio else None,
         "Low": arm.ratio_low if shows_ratio else None,
         "High": arm.ratio_high if shows_ratio else None,
+        "Against the fastest": words.standing(arm),
         "Total-time ratio": arm.total_time_ratio if shows_ratio else None,
         "Decode (tokens/s)": arm.decode_tok_s,
         "End to end (tokens/s)": arm.end_to_end_tok_s,
@@ -41,12 +41,18 @@ def _arm_row(arm: ArmSummary) -> Row:
         else fmt.out_of(arm.n_equal, arm.n_compared)
         if arm.n_compared
         else None,
-        "Bootstrap low": arm.bootstrap_low,
-        "Bootstrap high": arm.bootstrap_high,
         "Prompts": arm.n_prompts,
         "Runs": arm.n_runs,
         "Status": arm.status,
         "Flags": list(arm.flags),
+        "Per-token alpha (%)": _share(acceptance.per_token_alpha if acceptance else None),
+        "Accepted of proposed (%)": _share(acceptance.accepted_of_proposed if acceptance else None),
+        "Discarded": acceptance.n_discarded if acceptance else None,
+        "Runs with counts": fmt.out_of(acceptance.n_known, acceptance.n_runs)
+        if acceptance
+        else None,
+        "Bootstrap low": arm.bootstrap_low if shows_ratio else None,
+        "Bootstrap high": arm.bootstrap_high if shows_ratio else None,
     }
 
 
@@ -111,6 +117,7 @@ def run_rows(runs: Sequence[RunView], arms: Sequence[ArmSummary]) -> list[Row]:
             "Accepted": r.n_accepted,
             "Verify passes": r.n_verify_steps,
             "Plain passes": r.n_plain_steps,
+            "Broken rule": "; ".join(r.invalid) or None,
             "Same text as off": r.equal_off,
             "First difference (token)": None
             if r.first_difference is None
@@ -135,7 +142,7 @@ def history_rows(rows: Sequence[HistoryRow]) -> list[Row]:
             "Version": r.workload_version,
             "Target": r.target,
             "Arm": r.arm,
-            "Verdict": words.arm_badge(r.summary.status, r.summary.verdict).word,
+            "Verdict": words.arm_words(r.summary),
             "Ratio": r.summary.ratio,
             "Low": r.summary.ratio_low,
             "High": r.summary.ratio_high,

@@ -69,6 +69,15 @@ _HELP = {
     "First token (s)": "Mean time from the start to the first token.",
     "Acceptance rate (%)": "Accepted / drafted tokens; drafted ones are those the target tested.",
     "Tokens per target pass": "Tokens after the first / passes of the target after the prompt.",
+    "Against the fastest": "All pairs of arms with Holm's correction: the fastest, those not "
+    "separable from it by more than a practical difference, and those that are slower.",
+    "Per-token alpha (%)": "Accepted tokens / (accepted tokens + passes that ended in a "
+    "rejection): the chance of each further token.",
+    "Accepted of proposed (%)": "Accepted / all proposed tokens, those never tested included: what "
+    "some engines call acceptance.",
+    "Discarded": "Tokens proposed and never tested, for the draft was below its minimum length.",
+    "Runs with counts": "Runs whose drafted and accepted tokens are known / measured runs.",
+    "Broken rule": "The counters of this run contradict each other; no acceptance is computed.",
     "Acceptance length": "1 + accepted tokens / verify passes.",
     "Draft coverage (%)": "Passes that verified a draft / all passes of the target.",
     "Equal outputs": "Runs whose tokens all equal those of off / runs compared.",

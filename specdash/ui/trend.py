@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from specdash.store.views import HistoryRow
 from specdash.ui import format as fmt
-from specdash.ui.palette import OFF_COLOR, TEMPLATE, arm_styles, label
+from specdash.ui.palette import OFF_COLOR, TEMPLATE, arm_labels, arm_styles, label
 
 _LEAST_ROOM = timedelta(hours=12)
 
@@ -43,6 +43,7 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
     the page, so that each looks the same in every figure.
     """
     styles = arm_styles(arm_texts)
+    labels = arm_labels(arm_texts, 40)
     lines = series(rows)
     several_engines = len({r.engine for r in rows}) > 1
     figure = go.Figure()
@@ -50,7 +51,7 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
     for points in lines.values():
         arm = points[0].arm
         style = styles[arm]
-        name = f"{label(arm, 40)} · {points[0].engine}" if several_engines else label(arm, 40)
+        name = f"{labels[arm]} · {points[0].engine}" if several_engines else labels[arm]
         figure.add_scatter(
             x=[p.measured_at for p in points],
             y=[p.summary.ratio for p in points],

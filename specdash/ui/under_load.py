@@ -10,7 +10,7 @@ from specdash.store.sweeps import refused_levels
 from specdash.store.views import ExperimentReport
 from specdash.ui import components, tables
 from specdash.ui import format as fmt
-from specdash.ui.palette import OFF_COLOR, arm_styles, label, layout, marker
+from specdash.ui.palette import OFF_COLOR, arm_labels, arm_styles, label, layout, marker
 from specdash.ui.rows import Row
 
 _WHAT = (
@@ -47,6 +47,7 @@ def show(report: ExperimentReport) -> None:
 def load_figure(arms: Sequence[ArmUnderLoad]) -> go.Figure:
     """Ratio of a request against requests in flight, with intervals; the line is ratio 1."""
     styles = arm_styles([a.text for a in arms])
+    labels = arm_labels([a.text for a in arms], 40)
     levels = sorted({x.n_parallel for a in arms for x in a.levels})
     figure = go.Figure()
     for place, arm in enumerate(arms):
@@ -58,7 +59,7 @@ def load_figure(arms: Sequence[ArmUnderLoad]) -> go.Figure:
             x=[x.n_parallel * apart for x, _ in known],
             y=[ratio for _, ratio in known],
             mode="lines+markers",
-            name=label(arm.text, 40),
+            name=labels[arm.text],
             line={"color": style.color, "dash": style.dash},
             marker=marker(style),
             error_y={
@@ -75,7 +76,7 @@ def load_figure(arms: Sequence[ArmUnderLoad]) -> go.Figure:
                 "color": style.color,
             },
             customdata=[
-                f"{fmt.plural(x.n_parallel, 'request')}: "
+                f"{label(arm.text, 40)}<br>{fmt.plural(x.n_parallel, 'request')}: "
                 f"{fmt.ratio(x.ratio, x.ratio_low, x.ratio_high)}, "
                 f"{fmt.interval(x.ratio_low, x.ratio_high)}<br>all together "
                 f"{fmt.tok_s(x.on_total_tok_s)}, off {fmt.tok_s(x.off_total_tok_s)}"

@@ -156,7 +156,7 @@ def length_title(curve: Sequence[float]) -> str:
     return f"Predicted best with {length}: {curve[best]:.2f}x"
 
 
-def needed_rows(why: Why) -> list[dict[str, object]]:
+def needed_rows(why: Why, measured_alpha: float | None) -> list[dict[str, object]]:
     """What acceptance each speed-up would take, beside what was measured."""
     pooled = why.pooled
     rows: list[dict[str, object]] = []
@@ -172,6 +172,7 @@ def needed_rows(why: Why) -> list[dict[str, object]]:
                 "Measured acceptance (%)": None
                 if pooled.acceptance_rate is None
                 else pooled.acceptance_rate * 100,
+                "Measured per token (%)": None if measured_alpha is None else measured_alpha * 100,
             }
         )
     return rows

@@ -138,7 +138,8 @@ def _split(item: Explained) -> None:
 
 
 def _needed(item: Explained) -> None:
-    rows = why_charts.needed_rows(item.why)
+    acceptance = item.arm.acceptance
+    rows = why_charts.needed_rows(item.why, acceptance.per_token_alpha if acceptance else None)
     st.markdown("**What acceptance it would take**")
     tables.show_rows(
         rows,

@@ -3,10 +3,12 @@
 A colour never stands alone: every badge has a word and an icon of its own.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from specdash.domain.verdict import Verdict
+from specdash.domain.summary import ArmSummary
+from specdash.domain.verdict import Verdict, misses_one
 from specdash.store.views import RunView
 
 Color = Literal["red", "orange", "green", "blue", "gray", "violet"]
@@ -49,6 +51,9 @@ ARM_STATUSES: dict[str, Badge] = {
     "failed": Badge("failed", ":material/error:", "red"),
 }
 
+_BASELINE = Badge("baseline", ":material/flag:", "gray")
+_NOT_RECOMMENDED = Badge("not recommended", ":material/gpp_maybe:", "orange")
+
 _SPLIT_CLASSES = {
     "numeric": "numeric: rounding, not the draft",
     "suspect": "suspect: more than rounding explains",
@@ -72,13 +77,43 @@ def class_words(run: RunView) -> str | None:
     return _SPLIT_CLASSES.get(run.split_class, run.split_class)
 
 
-def arm_badge(status: str, verdict: Verdict | None, *, is_baseline: bool = False) -> Badge:
-    """The verdict where there is one, else why there is none."""
-    if is_baseline:
-        return Badge("baseline", ":material/flag:", "gray")
-    if verdict is not None:
-        return VERDICTS[verdict]
-    return ARM_STATUSES.get(status, Badge(status, ":material/help:", "gray"))
+def arm_badges(arm: ArmSummary) -> tuple[Badge, ...]:
+    """That it is not recommended comes first; then the verdict, or why there is none."""
+    if arm.is_baseline:
+        return (_BASELINE,)
+    if arm.verdict is None:
+        return (ARM_STATUSES.get(arm.status, Badge(arm.status, ":material/help:", "gray")),)
+    if arm.is_replica:
+        return (_replica_badge(arm),)
+    verdict = VERDICTS[arm.verdict]
+    return (_NOT_RECOMMENDED, verdict) if arm.is_suspect else (verdict,)
+
+
+def arm_words(arm: ArmSummary) -> str:
+    """The same without icons, for a cell of a table."""
+    return ", ".join(badge.word for badge in arm_badges(arm))
+
+
+def _replica_badge(arm: ArmSummary) -> Badge:
+    if arm.ratio_low is None or arm.ratio_high is None:
+        return Badge("A/A without an interval", ":material/help:", "orange")
+    if misses_one(arm.ratio_low, arm.ratio_high):
+        return Badge("A/A misses 1", ":material/report:", "orange")
+    return Badge("A/A contains 1", ":material/done_all:", "gray")
+
+
+def standing(arm: ArmSummary) -> str | None:
+    """Where the arm stands in the comparison of all pairs; ``None`` where it takes no part."""
+    if arm.tied_with_best is None:
+        return None
+    if arm.is_fastest:
+        return "the fastest"
+    return "not separable" if arm.tied_with_best else "slower"
+
+
+def raw_counts(counts: Mapping[str, int | None]) -> str:
+    """``A=64, D=60, V=20``: counters by their symbols, unknown ones left out."""
+    return ", ".join(f"{symbol}={n}" for symbol, n in counts.items() if n is not None)
 
 
 def stop_reason(reason: str) -> str:

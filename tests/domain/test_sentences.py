@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from specdash.domain.sentences import SignFlip, plain_sentence, sentence, sign_flip
+from specdash.domain.sentences import (
+    SignFlip,
+    fastest_sentence,
+    plain_sentence,
+    sentence,
+    sign_flip,
+)
 from specdash.domain.summary import ArmSummary, CategoryRatio
 from specdash.domain.verdict import Verdict
 
@@ -188,3 +194,56 @@ def test_names_are_escaped_in_markdown_and_plain_in_text() -> None:
 def test_extreme_ratios_stay_readable(ratio: float) -> None:
     text = plain_sentence(replace(SUMMARY, ratio=ratio), "chat")
     assert f"{ratio:.3g}x" in text
+
+
+def test_that_an_arm_is_not_recommended_is_said_first() -> None:
+    assert sentence(replace(SUMMARY, flags=("diverged", "suspect")), "chat").startswith(
+        "**Not recommended:** its texts differ from those of off by more than rounding explains. "
+        "**ngram-simple:size_n=3,size_m=8** is **1.25x faster**"
+    )
+
+
+def _replica(low: float | None, high: float | None) -> ArmSummary:
+    return replace(
+        SUMMARY,
+        text="off#2",
+        is_replica=True,
+        verdict=Verdict.NO_DIFFERENCE,
+        ratio=1.009,
+        ratio_low=low,
+        ratio_high=high,
+    )
+
+
+def test_equal_arms_have_no_winner_but_an_interval_that_contains_1_or_misses_it() -> None:
+    assert plain_sentence(_replica(0.998, 1.02), "chat") == (
+        "off#2 is off once more on chat (A/A): the interval contains 1, as it must: 1.009x — "
+        "between 0.998x and 1.020x, 10 prompts x 3 rounds."
+    )
+    missed = plain_sentence(_replica(1.003, 1.015), "chat")
+    assert missed.startswith(
+        "off#2 is off once more on chat (A/A): the interval misses 1, 1.009x — between 1.003x and "
+        "1.015x, 10 prompts x 3 rounds. Equal arms came out unequal:"
+    )
+    # With two decimals the lower limit would read 1.00x.
+    assert "1.004x" in plain_sentence(_replica(1.004, 1.03), "chat")
+    assert plain_sentence(_replica(None, None), "chat") == (
+        "off#2 is off once more on chat (A/A): 1.01x — these prompts only, no interval, "
+        "10 prompts x 3 rounds."
+    )
+
+
+def test_the_fastest_arm_is_named_with_all_that_tie_with_it() -> None:
+    off = replace(SUMMARY, text="off", is_baseline=True, tied_with_best=False)
+    first = replace(SUMMARY, text="a", tied_with_best=True, is_fastest=True)
+    second = replace(SUMMARY, text="b", tied_with_best=True)
+    suspect = replace(SUMMARY, text="c", tied_with_best=None)
+    assert fastest_sentence([off, first, second, suspect]) == (
+        "Fastest: **a**. Not separable from it: **b** (Holm over 3 pairs)."
+    )
+    slower = replace(second, tied_with_best=False)
+    assert fastest_sentence([off, first, slower]) == (
+        "Fastest: **a**. No other arm ties with it (Holm over 3 pairs)."
+    )
+    assert fastest_sentence([off, first]) is None
+    assert fastest_sentence([off, replace(first, is_fastest=False), second]) is None

@@ -154,6 +154,7 @@ def test_a_second_off_has_a_verdict_and_no_acceptance() -> None:
     assert replica.verdict is Verdict.NO_DIFFERENCE
     assert replica.acceptance is None
     assert replica.tied_with_best is None
+    assert [s.is_replica for s in summarise([OFF, ON, REPLICA], runs)] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -200,6 +201,7 @@ def test_the_fastest_arm_is_sought_without_repeating_texts() -> None:
     assert [s.tied_with_best for s in summarise([OFF, ON, other], clean)] == [True, True, True]
     marked = [replace(r, flags=frozenset({"degenerate"})) if r.prompt_id < 2 else r for r in clean]
     assert [s.tied_with_best for s in summarise([OFF, ON, other], marked)] == [False, True, False]
+    assert [s.is_fastest for s in summarise([OFF, ON, other], marked)] == [False, True, False]
 
 
 def test_prompts_outside_the_mix_do_not_count() -> None:
@@ -531,6 +533,7 @@ def test_one_suspect_run_flags_the_arm_and_keeps_it_from_leading() -> None:
     assert on.flags == ("diverged", "suspect")
     assert on.verdict is Verdict.FASTER
     assert on.tied_with_best is None
+    assert (on.is_suspect, on.is_fastest) == (True, False)
 
 
 @pytest.mark.parametrize(("n_generated", "is_short"), [(63, True), (64, False)])

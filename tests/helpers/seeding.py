@@ -70,6 +70,18 @@ def scripted_file(folder: Path, name: str = "scripted", **script: Any) -> Path:
     return path
 
 
+def unequal_twins(folder: Path, name: str = "unequal") -> Path:
+    """A target on which a second ``off`` is 10 % slower: each of its runs is slowed down.
+
+    For experiments of ``off`` and ``off#2`` over 4 prompts and 2 rounds without warm-up, where AB
+    and BA take turns.
+    """
+    blocks = [(prompt, round_) for round_ in range(2) for prompt in range(4)]
+    second = [2 * i + (1 if (p + r) % 2 == 0 else 0) for i, (p, r) in enumerate(blocks)]
+    slow = [{"from_run": n, "to_run": n + 1, "factor": 1.1} for n in second]
+    return scripted_file(folder, name, noise=0.001, slow=slow)
+
+
 def seed_model(engine: Engine, path: Path, name: str, *, kind: str = "model") -> int:
     """Register a file under a name; its content hash is that of its name and bytes."""
     data = path.read_bytes()

@@ -1,7 +1,9 @@
 """A/A results of a machine: which count, how many miss, and the words."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from sqlalchemy.engine import Engine
 
 from specdash.settings import Settings, load_settings
@@ -9,7 +11,13 @@ from specdash.store.selfcheck import self_check_of
 from specdash.store.session import read_session
 from specdash.worker.doctor import Examination, examine
 from specdash.worker.queue import Outcome
-from tests.helpers.seeding import scripted_file, seed_experiment, seed_model, seed_workload
+from tests.helpers.seeding import (
+    scripted_file,
+    seed_experiment,
+    seed_model,
+    seed_workload,
+    unequal_twins,
+)
 
 AA = ("off#2",)
 
@@ -40,9 +48,7 @@ def test_only_finished_comparisons_of_equal_arms_on_this_machine_count(
 
 def test_arms_that_are_not_equal_raise_the_alarm(engine: Engine, tmp_path: Path) -> None:
     workload = seed_workload(engine)
-    # Every second run of the fake is slowed down, so that equal arms differ by 10 % in each block.
-    slow = [{"from_run": n, "to_run": n + 1, "factor": 1.1} for n in _second_arm_runs()]
-    target = seed_model(engine, scripted_file(tmp_path, noise=0.001, slow=slow), "target")
+    target = seed_model(engine, unequal_twins(tmp_path), "target")
     for _ in range(3):
         seed_experiment(engine, workload, target, AA)
     with read_session(engine) as session:
@@ -54,10 +60,32 @@ def test_arms_that_are_not_equal_raise_the_alarm(engine: Engine, tmp_path: Path)
     )
 
 
-def _second_arm_runs() -> list[int]:
-    """Without warm-up: 4 prompts, 2 rounds, AB and BA in turn."""
-    blocks = [(prompt, round_) for round_ in range(2) for prompt in range(4)]
-    return [2 * i + (1 if (p + r) % 2 == 0 else 0) for i, (p, r) in enumerate(blocks)]
+def test_only_the_newest_comparisons_count(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdash.store.selfcheck._NEWEST", 3)
+    workload = seed_workload(engine)
+    unequal = seed_model(engine, unequal_twins(tmp_path), "unequal")
+    equal = seed_model(engine, scripted_file(tmp_path, "equal", noise=0.0), "equal")
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def measure(target: int, day: int) -> None:
+        seed_experiment(engine, workload, target, AA, created_at=first + timedelta(days=day))
+
+    for day in range(3):
+        measure(unequal, day)
+    for day in range(3, 6):
+        measure(equal, day)
+    with read_session(engine) as session:
+        mended = self_check_of(session)
+    assert (mended.n, mended.n_total, mended.misses, mended.alarm) == (3, 6, 0, False)
+    assert mended.sentence.startswith("0 of the newest 3 of 6 A/A intervals miss 1;")
+    for day in range(6, 9):
+        measure(unequal, day)
+    with read_session(engine) as session:
+        broken = self_check_of(session)
+    assert (broken.n, broken.n_total, broken.misses, broken.alarm) == (3, 9, 3, True)
+    assert broken.finding == "3 of the newest 3 of 9 A/A intervals miss 1"
 
 
 def test_doctor_goes_on_without_a_database(tmp_path: Path) -> None:

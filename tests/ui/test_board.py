@@ -196,3 +196,31 @@ def test_a_tied_arm_without_a_draft_model_is_named_as_the_simpler_one() -> None:
     (row,) = verdict_board([drafted, plain])
     assert row.best is drafted
     assert row.simpler == plain.arm
+
+
+def test_an_arm_with_a_suspect_text_is_never_recommended_even_alone() -> None:
+    suspect = history_row(summary=on_summary(ratio=3.0, flags=("suspect",)))
+    (row,) = verdict_board([suspect])
+    assert row.best is suspect
+    assert not row.pays
+    assert not row.is_recommendable
+
+
+def test_a_suspect_arm_ties_with_nobody() -> None:
+    sound = history_row()
+    suspect = history_row(
+        experiment_id=8, lasting_arm_key="arm-2", arm="x", summary=on_summary(flags=("suspect",))
+    )
+    (row,) = verdict_board([sound, suspect])
+    assert row.best is sound
+    assert row.tied == ()
+
+
+def test_repeating_texts_are_better_than_suspect_ones() -> None:
+    repeating = history_row(summary=on_summary(flags=("degenerate",)))
+    suspect = history_row(
+        lasting_arm_key="arm-2", arm="x", summary=on_summary(ratio=3.0, flags=("suspect",))
+    )
+    (row,) = verdict_board([suspect, repeating])
+    assert row.best is repeating
+    assert row.pays

@@ -10,7 +10,7 @@ from specdash.domain.counters import Step
 from specdash.domain.summary import CategoryRatio
 from specdash.domain.verdict import Verdict
 from specdash.ui import charts, ratios
-from specdash.ui.palette import arm_styles
+from specdash.ui.palette import arm_labels, arm_styles
 from specdash.ui.trend import series, trend_figure
 
 ARMS = (off_summary(), on_summary())
@@ -54,8 +54,8 @@ def test_prompt_chart_joins_each_pair_and_names_the_axis_unit() -> None:
     assert drawn["layout"]["title"]["text"] == "Faster on 2 of 3 prompts"
 
 
-def _title(figure: Any) -> object:
-    return spec(figure)["layout"]["title"]["text"]
+def _title(figure: Any) -> str:
+    return str(spec(figure)["layout"]["title"]["text"])
 
 
 def test_titles_claim_no_more_than_was_measured() -> None:
@@ -71,6 +71,15 @@ def test_titles_claim_no_more_than_was_measured() -> None:
     assert _title(ratios.ratio_figure((*ARMS, open_arm))) == (
         "1 of 2 arms beat off on this workload, 1 not resolved"
     )
+    replica = on_summary(4, text="off#2", is_replica=True, verdict=Verdict.FASTER)
+    assert _title(ratios.ratio_figure((*ARMS, open_arm, replica))) == (
+        "1 of 2 arms beat off on this workload, 1 not resolved"
+    )
+    assert _title(ratios.ratio_figure((*ARMS, replica))) == (
+        "1.25x the speed of off, 1.18x to 1.33x"
+    )
+    assert _title(ratios.ratio_figure((ARMS[0], replica))).startswith("Off against itself: 1.25x")
+    assert _title(charts.prompt_figure((ARMS[0], replica))) == "Off twice on 1 prompt"
     partial = [on_summary(i, text=f"a{i}", status="partial", verdict=None) for i in (2, 3)]
     assert _title(ratios.ratio_figure((ARMS[0], *partial))) == "Partly measured: no arm is judged"
 
@@ -138,9 +147,21 @@ def test_three_runs_are_ticked_at_whole_numbers() -> None:
 
 
 def test_position_chart_is_in_per_cent() -> None:
-    (trace,) = spec(charts.position_figure(ARMS))["data"]
+    trace, _ = spec(charts.position_figure(ARMS))["data"]
     assert trace["x"] == [1, 2, 3]
     assert trace["y"] == pytest.approx([9.3, 7.0, 7.0])
+
+
+def test_position_chart_has_conditional_acceptance_as_a_line_or_at_the_pointer() -> None:
+    every, given = spec(charts.position_figure(ARMS))["data"]
+    assert given["y"] == pytest.approx([9.3, 75, 100])
+    assert given["name"] == "of the drafts accepted to i - 1 (conditional)"
+    assert every["customdata"][1].startswith("75\u00a0% of those accepted to i - 1<br>ngram-simple")
+    assert ARMS[1].acceptance is not None
+    short = on_summary(3, text="b", acceptance=replace(ARMS[1].acceptance, conditional=(0.5,)))
+    of_two = spec(charts.position_figure((*ARMS, short)))["data"]
+    assert [t["name"].split(" (")[0] for t in of_two] == [ARMS[1].text, "b"]
+    assert of_two[1]["customdata"][2] == "of those accepted to i - 1: unknown<br>b"
 
 
 def test_steps_chart_title_counts_the_drafts() -> None:
@@ -215,3 +236,29 @@ def test_results_without_a_key_are_never_joined() -> None:
         history_row(experiment_id=2, base_key=None),
     ]
     assert len(series(rows)) == 2
+
+
+LONG = 'draft-simple:model="SmolLM2-135M-Instruct-Q4_1.Q4_0-made-here",n_max=3'
+
+
+def test_a_long_model_name_loses_its_middle_in_labels_and_is_whole_at_the_pointer() -> None:
+    arm = on_summary(text=LONG)
+    for figure in (
+        ratios.ratio_figure((off_summary(), arm)),
+        charts.time_figure((off_summary(), arm)),
+        charts.prompt_figure((off_summary(), arm)),
+        charts.position_figure((arm,)),
+        trend_figure([history_row(arm=LONG)], [LONG]),
+    ):
+        drawn = json.dumps(figure.to_dict()["data"], default=str, ensure_ascii=False)
+        shown = drawn.replace("<br>", "")
+        assert "model=SmolLM2-1…made-here,n_max=3" in shown
+        assert "SmolLM2-135M-Instruct-Q4_1.Q4_0-made-here" in shown
+
+
+def test_shortened_names_still_tell_the_arms_apart() -> None:
+    other = LONG.replace("Q4_1.Q4_0", "Q4_1.Q8_0")
+    labels = arm_labels([LONG, other, "draft-simple:model=short+ngram-mod"], 80)
+    assert len(set(labels.values())) == 3
+    assert labels[LONG] != arm_labels([LONG], 80)[LONG]
+    assert labels["draft-simple:model=short+ngram-mod"] == "draft-simple:model=short+ngram-mod"

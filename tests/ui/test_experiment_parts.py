@@ -1,8 +1,10 @@
 """Parts of the experiment page that read what the runner noted."""
 
+from dataclasses import replace
+
 import pytest
 import streamlit as st
-from fakes import experiment_view, off_summary, on_summary
+from fakes import ACCEPTANCE, experiment_view, off_summary, on_summary
 
 from specdash.store.views import ExperimentReport
 from specdash.ui import experiment_parts
@@ -62,6 +64,24 @@ def test_precision_is_said_with_whether_it_was_reached(
     )
     assert words is not None
     assert words.endswith(end)
+
+
+def test_drift_is_one_warning_with_its_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(st, "warning", lambda text, icon: warned.append(text))
+    steady = on_summary(drift=0.001)
+    experiment_parts.drift_warning(ExperimentReport(experiment_view(), (steady,), 1, 1, False))
+    assert warned == []
+    arms = tuple(on_summary(i, drift=-0.034, flags=("drift",)) for i in (2, 3))
+    experiment_parts.drift_warning(ExperimentReport(experiment_view(), arms, 1, 1, False))
+    assert len(warned) == 1
+    assert "became 3\\.4 % slower" in warned[0]
+
+
+def test_position_words_say_where_the_length_of_drafts_is_assumed() -> None:
+    assert "taken as full length" not in experiment_parts.position_words([on_summary()])
+    assumed = on_summary(acceptance=replace(ACCEPTANCE, assumes_full_drafts=True))
+    assert "taken as full length" in experiment_parts.position_words([assumed])
 
 
 def test_what_could_not_be_read_is_a_note_and_no_warning(

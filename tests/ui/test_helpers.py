@@ -1,12 +1,22 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from fakes import experiment_view, history_row, job_view, model_view, on_summary, run_view
+from fakes import (
+    ACCEPTANCE,
+    experiment_view,
+    history_row,
+    job_view,
+    model_view,
+    on_summary,
+    run_view,
+)
 from typer.testing import CliRunner
 
 from specdash.cli.app import build_app
 from specdash.domain import flag_words
 from specdash.domain.pairing import PairVerdict
+from specdash.domain.summary import ArmSummary
 from specdash.settings import Settings
 from specdash.store.comparison import Side, choices, not_comparable_reasons
 from specdash.store.views import ModelView
@@ -37,6 +47,33 @@ def test_every_job_state_has_its_own_word_and_icon() -> None:
 
 def test_an_invalid_flag_names_the_broken_rule() -> None:
     assert "n_accepted <= n_drafted" in flag_words.flag("invalid:n_accepted <= n_drafted")
+
+
+def test_drift_is_said_with_its_amount() -> None:
+    assert flag_words.arm_flag("drift", on_summary(drift=-0.034)).startswith(
+        "The machine became 3.4 % slower from the first run to the last."
+    )
+    assert flag_words.arm_flag("drift", on_summary(drift=0.05)).startswith(
+        "The machine became 5.0 % faster"
+    )
+    assert flag_words.arm_flag("short", on_summary()) == flag_words.flag("short")
+
+
+@pytest.mark.parametrize(
+    ("arm", "said"),
+    [
+        (on_summary(), "faster"),
+        (on_summary(flags=("suspect",)), "not recommended, faster"),
+        (on_summary(is_baseline=True), "baseline"),
+        (on_summary(verdict=None, status="inactive"), "speculation did not run"),
+        (on_summary(is_replica=True, ratio_low=0.99, ratio_high=1.01), "A/A contains 1"),
+        (on_summary(is_replica=True, ratio_low=1.003, ratio_high=1.015), "A/A misses 1"),
+        (on_summary(is_replica=True, ratio_low=None), "A/A without an interval"),
+    ],
+)
+def test_badges_say_first_what_matters_most(arm: ArmSummary, said: str) -> None:
+    assert words.arm_words(arm) == said
+    assert rows.history_rows([history_row(summary=arm)])[0]["Verdict"] == said
 
 
 def test_all_flags_fit_one_line_of_plain_words() -> None:
@@ -144,3 +181,39 @@ def test_unknown_numbers_of_an_arm_stay_unknown_in_its_row() -> None:
     assert row["Acceptance rate (%)"] is None
     assert row["Low"] is None
     assert row["Equal outputs"] is None
+    assert row["Runs with counts"] is None
+    assert row["Per-token alpha (%)"] is None
+
+
+def test_no_limit_is_shown_while_an_arm_is_measured() -> None:
+    limits = {"bootstrap_low": 1.1, "bootstrap_high": 1.4}
+    (settled,) = rows.arm_rows([on_summary(**limits)])
+    (row,) = rows.arm_rows([on_summary(**limits, status="pending", verdict=None)])
+    columns = ("Ratio", "Low", "High", "Total-time ratio", "Bootstrap low", "Bootstrap high")
+    assert None not in [settled[c] for c in columns]
+    assert [row[c] for c in columns] == [None] * len(columns)
+
+
+def test_an_arms_row_says_where_it_stands_and_how_much_is_known() -> None:
+    known = replace(ACCEPTANCE, n_runs=30, n_known=20, n_discarded=7, accepted_of_proposed=0.07)
+    found = rows.arm_rows(
+        [
+            on_summary(tied_with_best=True, is_fastest=True, acceptance=known),
+            on_summary(tied_with_best=True),
+            on_summary(tied_with_best=False),
+            on_summary(tied_with_best=None),
+        ]
+    )
+    standing = ["the fastest", "not separable", "slower", None]
+    assert [r["Against the fastest"] for r in found] == standing
+    assert (found[0]["Runs with counts"], found[0]["Discarded"]) == ("20 of 30", 7)
+    assert found[0]["Per-token alpha (%)"] == pytest.approx(20)
+    assert found[0]["Accepted of proposed (%)"] == pytest.approx(7)
+
+
+def test_a_run_names_the_rule_that_its_counters_break() -> None:
+    broken = run_view(invalid=("n_accepted <= n_drafted",), acceptance_rate=None)
+    assert [r["Broken rule"] for r in rows.run_rows([broken, run_view()], [])] == [
+        "n_accepted <= n_drafted",
+        None,
+    ]

@@ -215,6 +215,85 @@ def test_the_history_says_how_often_off_differed_from_itself(seeded: Engine) -> 
     assert "0 of 1 A/A intervals miss 1" in everything(open_page(nav.HISTORY))
 
 
+def test_the_self_check_stands_there_when_no_result_matches_the_filters(seeded: Engine) -> None:
+    text = everything(open_page(nav.HISTORY, h_until="2020-01-01"))
+    assert "No result matches" in text
+    assert "Tick “Also measure off" in text
+
+
+def test_a_machine_that_does_not_measure_well_is_said_where_one_measures(
+    seeded: Engine, tmp_path: Path
+) -> None:
+    here = {**seeding.MACHINE, "hostname": data.machine_name(), "fingerprint": "here"}
+    twins = seeding.seed_model(seeded, seeding.unequal_twins(tmp_path), "unequal")
+    assert "not to be trusted" not in everything(open_page(nav.NEW))
+    for _ in range(2):
+        last = seeding.seed_experiment(seeded, 1, twins, ("off#2",), machine=here)
+    alarm = "2 of 2 A/A intervals miss 1: ratios of"
+    assert alarm in everything(open_page(nav.NEW)).replace("\\", "")
+    app = open_page(nav.EXPERIMENT, id=str(last))
+    assert alarm in everything(app).replace("\\", "")
+    assert any(w.value.startswith("**A/A misses 1:** off against itself") for w in app.warning)
+    assert "is off once more on *seeded* (A/A): **the interval misses 1**" in everything(app)
+    assert alarm not in everything(open_page(nav.EXPERIMENT, id="1")).replace("\\", "")
+
+
+def test_an_experiment_says_which_arms_cannot_be_told_from_the_fastest(seeded: Engine) -> None:
+    assert "Fastest:" not in everything(open_page(nav.EXPERIMENT, id="1"))
+    arms = ("ngram-simple:size_n=3,size_m=8", "prompt-lookup")
+    made = seeding.seed_experiment(seeded, 1, 1, arms)
+    text = everything(open_page(nav.EXPERIMENT, id=str(made)))
+    assert "Fastest: **ngram-simple:size_n=3,size_m=8**." in text
+    assert "(Holm over 3 pairs)" in text
+
+
+def _suspect_texts(engine: Engine) -> None:
+    with engine.execution_options(write=True).begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE run SET equal_off = 0, split_class = 'suspect' WHERE n_drafted > 0"
+        )
+
+
+def test_the_only_arm_is_not_recommended_when_it_changes_the_text(seeded: Engine) -> None:
+    _suspect_texts(seeded)
+    app = open_page()
+    card = [m.value for m in app.markdown if "keeps the text" in m.value or "badge[" in m.value]
+    assert card[0].startswith("**Leave drafting off for now:**")
+    assert card[1].startswith(":orange-badge[:material/gpp_maybe: not recommended]")
+    assert "**Not recommended:** its texts differ" in card[1]
+    page = open_page(nav.EXPERIMENT, id="1")
+    assert any(m.value.startswith(card[1].split("]")[0]) for m in page.markdown)
+
+
+def _set_counters(engine: Engine, counters: str) -> None:
+    """Of run 2, without the histograms that would contradict them."""
+    with engine.execution_options(write=True).begin() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE run SET {counters}, n_plain_steps = 200, n_rejected_steps = NULL, "
+            "accepted_histogram = NULL, drafted_histogram = NULL, full_histogram = NULL "
+            "WHERE id = 2"
+        )
+
+
+def test_a_run_with_impossible_counters_shows_them_by_name(seeded: Engine) -> None:
+    _set_counters(seeded, "n_accepted = 64, n_drafted = 60, n_verify_steps = 20")
+    app = open_page(nav.RUN, id="2")
+    [warning] = [w.value.replace("\\", "") for w in app.warning]
+    assert "A=64, D=60, V=20, U=200, N=" in warning
+    assert "break `n_accepted <= n_drafted`" in warning
+    assert "64 of 60" not in everything(app)
+    arm = everything(open_page(nav.EXPERIMENT, id="1")).replace("\\", "")
+    assert "acceptance invalid: A=" in arm
+    assert "among them some that break n_accepted <= n_drafted" in arm
+
+
+def test_a_run_whose_accepted_tokens_are_unknown_does_not_say_none_were(seeded: Engine) -> None:
+    _set_counters(seeded, "n_accepted = NULL, n_drafted = 60, n_verify_steps = 20")
+    text = everything(open_page(nav.RUN, id="2"))
+    assert "60 tokens drafted, how many were accepted is not known" in text
+    assert "0 of 60" not in text
+
+
 def test_an_unknown_filter_value_is_ignored(seeded: Engine) -> None:
     app = open_page(nav.HISTORY, h_state="<script>")
     assert "**2 of 2** results shown" in everything(app)

@@ -66,9 +66,10 @@ def test_the_waterfall_goes_from_one_by_every_factor_to_the_measured_ratio() -> 
 
 
 def test_needed_acceptance_is_said_beside_the_measured_one() -> None:
-    reached, out_of_reach = why_charts.needed_rows(WHY)
+    reached, out_of_reach = why_charts.needed_rows(WHY, 0.65)
     assert reached["Speed-up"] == "Break even (1x)"
     assert (reached["Needed acceptance (%)"], reached["Measured acceptance (%)"]) == (60, 80)
+    assert (reached["Needed per token (%)"], reached["Measured per token (%)"]) == (70, 65)
     assert reached["In words"] == "reached"
     assert out_of_reach["Needed acceptance (%)"] is None
     assert out_of_reach["In words"] == "out of reach: all accepted would give 1.43x"

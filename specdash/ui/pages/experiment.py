@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from specdash.domain.sentences import fastest_sentence
 from specdash.domain.summary import ArmSummary
 from specdash.store.comparison import choice_text
 from specdash.store.views import ExperimentReport, ExperimentView, JobView, RunView
@@ -19,6 +20,7 @@ from specdash.ui import (
     nav,
     ratios,
     rows,
+    self_check,
     tables,
     under_load,
     verdicts,
@@ -91,11 +93,19 @@ def _verdicts(report: ExperimentReport) -> None:
             "ranked.",
             icon=":material/hourglass_bottom:",
         )
+    if settled:
+        parts.drift_warning(report)
+        self_check.missed_here(report)
+        fastest = None if report.is_partial else fastest_sentence(report.arms)
+        if fastest is not None:
+            st.markdown(f":material/trophy: {fastest}")
     off = next((a for a in report.arms if a.is_baseline), None)
     for arm in report.arms:
         if not arm.is_baseline:
             with st.container(border=True, key=f"arm_{arm.arm_id}"):
-                verdicts.verdict_line(arm, report.experiment.workload, settled=settled)
+                verdicts.verdict_line(
+                    arm, report.experiment.workload, settled=settled, said=parts.SAID_ABOVE
+                )
                 verdicts.numbers(arm, off, settled=settled)
                 if settled:
                     why_panel.show_arm(report, arm)
@@ -127,6 +137,7 @@ def _pictures(report: ExperimentReport) -> None:
     if any(a.acceptance and a.acceptance.per_position for a in on_arms):
         with right, st.container(border=True, height="stretch"):
             components.show_figure(charts.position_figure(report.arms), key="fig_positions")
+            st.caption(parts.position_words(report.arms))
 
 
 def _ratios(arms: Sequence[ArmSummary]) -> None:
@@ -246,6 +257,7 @@ def _page() -> None:
             st.fragment(_live_part, key="experiment_live", run_every=live.POLL_EVERY)(job.job_id)
         st.page_link(nav.QUEUE, label="Queue", icon=":material/list_alt:")
     live.error_of(job)
+    self_check.warn(report.experiment.machine)
     parts.environment_warnings(report)
     runs = data.runs(experiment_id)
     if not runs:

@@ -108,26 +108,16 @@ def _self_check() -> None:
         else:
             st.markdown(fmt.plain(found.sentence))
         marked = [
-            {"Misses 1": found.missed(row), **shown}
-            for row, shown in zip(found.rows, rows.history_rows(found.rows), strict=True)
+            {"Misses 1": found.missed(row), "Counts": place < found.n, **shown}
+            for place, (row, shown) in enumerate(
+                zip(found.rows, rows.history_rows(found.rows), strict=True)
+            )
         ]
-        with st.expander(f"The A/A results of this machine ({found.n})"):
+        with st.expander(f"The A/A results of this machine ({found.n_total})"):
             tables.show_rows(marked, alt="A/A results of this machine", key="aa_table")
 
 
-def _page() -> None:
-    st.title("History")
-    everything = data.history(HistoryFilter())
-    if not everything:
-        components.empty_state(
-            "Nothing has been measured yet.",
-            "Every experiment appears here with its verdict, newest first.",
-            ":material/history:",
-        )
-        st.page_link(nav.HOME, label="Run the demo", icon=":material/rocket_launch:")
-        return
-    found = data.history(_filters(data.facets()))
-    st.markdown(f"**{fmt.count(len(found))} of {fmt.count(len(everything))}** results shown.")
+def _results(found: Sequence[HistoryRow]) -> None:
     if not found:
         components.empty_state("No result matches these filters.", "Remove one, or reset them all.")
         return
@@ -153,6 +143,22 @@ def _page() -> None:
     )
     _compare([part[i] for i in chosen if i < len(part)])
     components.export_buttons(shown, "history")
+
+
+def _page() -> None:
+    st.title("History")
+    everything = data.history(HistoryFilter())
+    if not everything:
+        components.empty_state(
+            "Nothing has been measured yet.",
+            "Every experiment appears here with its verdict, newest first.",
+            ":material/history:",
+        )
+        st.page_link(nav.HOME, label="Run the demo", icon=":material/rocket_launch:")
+        return
+    found = data.history(_filters(data.facets()))
+    st.markdown(f"**{fmt.count(len(found))} of {fmt.count(len(everything))}** results shown.")
+    _results(found)
     _self_check()
 
 

@@ -16,6 +16,7 @@ _SETTLED = {
     Verdict.SLOWER: "**Leave drafting off.** The least slow arm tried:",
     Verdict.NO_DIFFERENCE: "**Leave drafting off:** it changes nothing that matters.",
 }
+_ALL_SUSPECT = "**Leave drafting off for now:** no arm tried here keeps the text of the target."
 _OPEN = "**Not settled yet:** whether drafting pays here is open. The best arm tried so far:"
 
 
@@ -43,7 +44,9 @@ def _card(row: BoardRow) -> None:
     with st.container(border=True, height="stretch"):
         place = fmt.plain(f"{row.target} on {row.machine or 'unknown machine'}")
         st.markdown(f"**{fmt.plain(row.workload)}** :gray[· {place}]")
-        if not row.is_settled:
+        if not row.is_recommendable:
+            st.markdown(_ALL_SUSPECT)
+        elif not row.is_settled:
             st.markdown(_OPEN)
         elif best.summary.verdict in _SETTLED:
             st.markdown(_SETTLED[best.summary.verdict])

@@ -13,7 +13,7 @@ from specdash.errors import SpecdashError
 from specdash.store.enqueue import DuplicateError, queue_experiment
 from specdash.store.experiment_request import DEFAULT_MAX_ROUNDS, ExperimentRequest
 from specdash.store.views import ModelView, WorkloadView
-from specdash.ui import arms_form, checks, components, data, engine_form, nav
+from specdash.ui import arms_form, checks, components, data, engine_form, nav, self_check
 from specdash.ui import format as fmt
 from specdash.ui.demo import models_or_demo
 from specdash.ui.engine_form import EngineChoice
@@ -347,6 +347,8 @@ def _page() -> None:
     )
     with beside, st.container(border=True):
         st.subheader("Checks")
+        if choice.server is None:
+            self_check.warn(data.machine_name())
         if clicked is not None:
             _queue_checked(request, allow_duplicate=clicked)
         blocked = checks.show(request, target.name)

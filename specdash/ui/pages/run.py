@@ -4,7 +4,7 @@ import streamlit as st
 
 from specdash.domain import flag_words
 from specdash.domain.arms import parse_arm
-from specdash.store.views import RunDetail
+from specdash.store.views import RunDetail, RunView
 from specdash.ui import charts, components, data, equality, nav, tokens, words
 from specdash.ui import format as fmt
 
@@ -18,12 +18,36 @@ def _headline(detail: RunDetail) -> str:
         f"{fmt.code(run.arm)} wrote {fmt.plural(run.n_generated, 'token')} at "
         f"**{fmt.tok_s(run.decode_tok_s)}**"
     )
-    if run.n_drafted:
+    if run.n_drafted and not run.invalid:
         text += (
-            f"; {fmt.out_of(run.n_accepted or 0, run.n_drafted)} drafted tokens were accepted "
+            f"; {fmt.plural(run.n_drafted, 'token')} drafted, how many were accepted is not known"
+            if run.n_accepted is None
+            else f"; {fmt.out_of(run.n_accepted, run.n_drafted)} drafted tokens were accepted "
             f"(acceptance rate {fmt.percent(run.acceptance_rate)})"
         )
     return f"{text}."
+
+
+def _broken_rules(run: RunView) -> None:
+    """Raw counters that contradict each other, as they came."""
+    if not run.invalid:
+        return
+    raw = words.raw_counts(
+        {
+            "A": run.n_accepted,
+            "D": run.n_drafted,
+            "V": run.n_verify_steps,
+            "U": run.n_plain_steps,
+            "N": run.n_generated,
+            "n_max": run.n_max,
+        }
+    )
+    st.warning(
+        f"**Acceptance is invalid:** {fmt.plain(raw)} break "
+        f"{fmt.listing([fmt.code(rule) for rule in run.invalid])}. The counters are shown as they "
+        "came: A accepted, D drafted, V passes with a draft, U passes without, N tokens.",
+        icon=":material/rule:",
+    )
 
 
 def _same(detail: RunDetail) -> str | None:
@@ -156,6 +180,7 @@ def _page() -> None:
     run = detail.run
     st.title(f"Run {run.run_id}")
     st.markdown(_headline(detail))
+    _broken_rules(run)
     same = _same(detail)
     if same:
         st.markdown(same)
