@@ -24,6 +24,8 @@ from specdash.ui.palette import (
 )
 
 _FEW_RUNS = 12
+_SEEN_SHARE = 0.01
+"""Of drafted passes; positions that fewer reach would squeeze the others together."""
 _TIME_PARTS = (
     ("draft_s", "drafting", "#8a68c6", "/"),
     ("verify_s", "verifying drafts", "#3b7fc0", ""),
@@ -195,8 +197,13 @@ def position_figure(arms: Sequence[ArmSummary]) -> go.Figure:
             marker=marker(replace(styles[arm.text], symbol="circle-open")),
             hovertemplate="%{x}, given %{x} - 1: %{y:.0f} %<extra></extra>",
         )
-    deepest = max((len(positions) for _, _, positions in shown), default=0)
-    figure.update_xaxes(title="Draft position i", dtick=1 if deepest <= 16 else None)
+    title, deepest = "Draft position i", max((len(p) for _, _, p in shown), default=0)
+    reached = [i for _, _, p in shown for i, share in enumerate(p, 1) if share >= _SEEN_SHARE]
+    if reached and max(reached) < deepest:
+        deepest = max(reached)
+        title += f", to the last that {fmt.percent(_SEEN_SHARE)} reach"
+        figure.update_xaxes(range=[0.5, deepest + 0.5])
+    figure.update_xaxes(title=title, dtick=1 if deepest <= 16 else None)
     figure.update_yaxes(title="Accepted to i (% of n drafted passes)", range=[0, 104])
     return layout(figure, "How deep drafts are accepted", height=340)
 
@@ -272,7 +279,8 @@ def _time_title(shown: Sequence[ArmSummary]) -> str:
     drafting = [
         (a.draft_s or 0) / total
         for a in shown
-        if not a.is_baseline and (total := sum(getattr(a, f) or 0 for f, *_ in _TIME_PARTS)) > 0
+        if not (a.is_baseline or a.is_replica)
+        and (total := sum(getattr(a, f) or 0 for f, *_ in _TIME_PARTS)) > 0
     ]
     if not drafting:
         return "Where the decode time went"

@@ -25,6 +25,11 @@ _ARM_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
 _MODEL = re.compile(r'\bmodel=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^",+#]+))')
 _MODEL_CHARS = (18, 28, 40)
 """Lengths tried for the name of a model in a chart; the first that leaves arms distinct is used."""
+_BREAK = "\v"
+"""A white space to break at that no name holds."""
+_LEGEND_ROW, _LEGEND_SYMBOL = 46, 7
+"""Characters that fit one row of a legend in half a page, and those that a symbol takes."""
+_LEGEND_LINE_PX = 18
 _ARM_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -59,9 +64,10 @@ def arm_styles(texts: Sequence[str]) -> dict[str, Style]:
 
 
 def label(text: str, width: int = 26) -> str:
-    """Plotly reads a little HTML: escape it, and break long arm texts at commas and spaces."""
-    lines = textwrap.wrap(text.replace(",", ", "), width, break_long_words=True) or [""]
-    return "<br>".join(html.escape(line.replace(", ", ",")) for line in lines)
+    """Plotly reads a little HTML: escape it, and break long arm texts after commas and colons."""
+    marked = re.sub(r"(?<=[,:])(?=\S)", _BREAK, text)
+    lines = textwrap.wrap(marked, width, replace_whitespace=False, break_on_hyphens=False) or [""]
+    return "<br>".join(html.escape(line.replace(_BREAK, "")) for line in lines)
 
 
 def arm_labels(texts: Sequence[str], width: int = 26) -> dict[str, str]:
@@ -87,12 +93,29 @@ def _shortened(model: re.Match[str], kept: int) -> str:
     return f"model={name[: kept - tail]}…{name[-tail:]}"
 
 
+def legend_px(figure: go.Figure) -> int:
+    """Height of the legend below its first line, as it wraps in half a page.
+
+    Plotly takes it from the plot, which many arms would leave without any.
+    """
+    n_lines = room = 0
+    for trace in figure.data:
+        if not trace.name or trace.showlegend is False:
+            continue
+        lines = html.unescape(trace.name).split("<br>")
+        width = max(map(len, lines)) + _LEGEND_SYMBOL
+        if width > room:
+            n_lines, room = n_lines + len(lines), _LEGEND_ROW
+        room -= width
+    return max(n_lines - 1, 0) * _LEGEND_LINE_PX
+
+
 def layout(figure: go.Figure, title: str, *, height: int) -> go.Figure:
-    """Template, margins and legend that every figure shares."""
+    """Template, margins and legend that every figure shares; ``height`` with a one-line legend."""
     figure.update_layout(
         template=TEMPLATE,
         title={"text": title},
-        height=height,
+        height=height + legend_px(figure),
         margin={"l": 8, "r": 16, "t": 36, "b": 8},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0},
         hoverlabel={"align": "left"},

@@ -46,6 +46,10 @@ _DIGITS = {
     "Measured peak (MiB)": "%.0f",
 }
 
+_USUAL_CHARS = 34
+"""Texts up to here fit the width that a column takes by itself."""
+_CHAR_PX, _CELL_ROOM_PX = 7, 20
+
 # Long texts would push everything after them out of sight.
 _WIDTHS: dict[str, Literal["small", "medium", "large"]] = {
     "Why": "medium",
@@ -120,6 +124,8 @@ def show_rows(
             config[column] = st.column_config.NumberColumn(
                 format=_DIGITS[column], help=_HELP.get(column)
             )
+        elif column == "Arm":
+            config[column] = st.column_config.Column(width=_width_of(frame[column]))
         elif column in _WIDTHS:
             config[column] = st.column_config.Column(width=_WIDTHS[column])
         elif column.endswith(("(tokens/s)", "(%)")):
@@ -139,3 +145,9 @@ def show_rows(
     if not isinstance(shown, Mapping):
         return []  # nothing can be selected: the answer is the element itself
     return list(shown["selection"]["rows"])
+
+
+def _width_of(arms: "pd.Series[Any]") -> int | None:
+    """Pixels at which long arms, which often differ only near their end, show as a whole."""
+    longest = max((len(str(arm)) for arm in arms), default=0)
+    return _CHAR_PX * longest + _CELL_ROOM_PX if longest > _USUAL_CHARS else None

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from specdash.store.views import HistoryRow
 from specdash.ui import format as fmt
-from specdash.ui.palette import OFF_COLOR, TEMPLATE, arm_labels, arm_styles, label
+from specdash.ui.palette import OFF_COLOR, TEMPLATE, arm_labels, arm_styles, label, legend_px
 
 _LEAST_ROOM = timedelta(hours=12)
 
@@ -83,7 +83,7 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
     figure.update_layout(
         template=TEMPLATE,
         title={"text": _title(rows, len(lines))},
-        height=350,
+        height=350 + legend_px(figure),
         margin={"l": 8, "r": 16, "t": 28, "b": 8},
         legend={"orientation": "h", "yanchor": "top", "y": -0.42, "xanchor": "left", "x": 0},
     )

@@ -164,6 +164,23 @@ def test_position_chart_has_conditional_acceptance_as_a_line_or_at_the_pointer()
     assert of_two[1]["customdata"][2] == "of those accepted to i - 1: unknown<br>b"
 
 
+def test_positions_that_hardly_a_draft_reaches_are_beyond_the_edge() -> None:
+    assert ARMS[1].acceptance is not None
+    deep = replace(ARMS[1].acceptance, per_position=(0.5, 0.2, 0.02, *[0.001] * 40))
+    axis = spec(charts.position_figure((on_summary(acceptance=deep),)))["layout"]["xaxis"]
+    assert axis["range"] == [0.5, 3.5]
+    assert axis["title"]["text"] == "Draft position i, to the last that 1\u00a0% reach"
+    assert "range" not in spec(charts.position_figure(ARMS))["layout"]["xaxis"]
+
+
+def test_a_long_legend_takes_nothing_from_the_plot() -> None:
+    def height(n_arms: int) -> int:
+        arms = [on_summary(i, text=f"ngram-simple:size_n={i + 3},size_m=16") for i in range(n_arms)]
+        return int(spec(charts.position_figure(arms))["layout"]["height"])
+
+    assert [height(n) - 340 for n in (2, 3, 7)] == [18, 36, 108]
+
+
 def test_steps_chart_title_counts_the_drafts() -> None:
     drawn = spec(charts.steps_figure((Step(3, 2, 0.1), Step(0, 0, 0.1))))
     assert drawn["layout"]["title"]["text"] == ("2 of 3 draft tokens accepted in 2 target passes")
