@@ -102,7 +102,7 @@ def _add_estimate(
 def _ratio_layout(figure: go.Figure, title: str, n_rows: int) -> go.Figure:
     figure.add_vline(x=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
     figure.update_xaxes(
-        title="Speed / speed of off over n prompts",
+        title="Speed against off, n prompts",
         ticksuffix="x",
         range=_around_one(figure),
     )

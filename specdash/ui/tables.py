@@ -48,7 +48,7 @@ _DIGITS = {
 
 _USUAL_CHARS = 34
 """Texts up to here fit the width that a column takes by itself."""
-_CHAR_PX, _CELL_ROOM_PX = 7, 20
+_CHAR_PX, _CELL_ROOM_PX = 6, 24
 
 # Long texts would push everything after them out of sight.
 _WIDTHS: dict[str, Literal["small", "medium", "large"]] = {
