@@ -4,9 +4,9 @@ import typer
 
 from specdash.cli.output import print_table, say
 from specdash.cli.results import environment_texts
-from specdash.domain.flag_words import flag
+from specdash.domain.flag_words import arm_flag
 from specdash.domain.metrics import Acceptance
-from specdash.domain.sentences import plain_sentence
+from specdash.domain.sentences import plain_fastest_sentence, plain_sentence
 from specdash.domain.summary import ArmSummary
 from specdash.store.sweeps import refused_levels
 from specdash.store.views import ExperimentReport
@@ -18,6 +18,9 @@ def print_report(report: ExperimentReport) -> None:
         if not arm.is_baseline:
             typer.echo(plain_sentence(arm, report.experiment.workload))
             _print_differences(arm)
+    fastest = None if report.is_partial else plain_fastest_sentence(report.arms)
+    if fastest is not None:
+        typer.echo(fastest)
     typer.echo()
     print_table(
         (
@@ -78,13 +81,13 @@ def _print_differences(arm: ArmSummary) -> None:
 
 def _print_notes(report: ExperimentReport) -> None:
     """Flags of arms, each once, and what was not quiet about the machine."""
-    arms_by_flag: dict[str, list[str]] = {}
+    arms_by_note: dict[str, list[str]] = {}
     for arm in report.arms:
         for name in arm.flags:
-            arms_by_flag.setdefault(name, []).append(arm.text)
+            arms_by_note.setdefault(arm_flag(name, arm), []).append(arm.text)
     notes = [
-        flag(name) if len(arms) == len(report.arms) else f"{', '.join(arms)}: {flag(name)}"
-        for name, arms in arms_by_flag.items()
+        note if len(arms) == len(report.arms) else f"{', '.join(arms)}: {note}"
+        for note, arms in arms_by_note.items()
     ]
     notes += environment_texts(report, "warnings")
     if notes:

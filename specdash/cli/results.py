@@ -104,6 +104,7 @@ def _arm_document(arm: ArmSummary) -> dict[str, object]:
         "ratio_low": arm.ratio_low,
         "ratio_high": arm.ratio_high,
         "total_time_ratio": arm.total_time_ratio,
+        "is_fastest": arm.is_fastest,
         "tied_with_best": arm.tied_with_best,
         "advice": arm.advice,
         "categories": [

@@ -44,7 +44,7 @@ def sentence(summary: ArmSummary, workload: str) -> str:
 
 def plain_sentence(summary: ArmSummary, workload: str) -> str:
     """The same without Markdown, for a terminal."""
-    return re.sub(r"\\(.)|\*", r"\1", sentence(summary, workload))
+    return _unmarked(sentence(summary, workload))
 
 
 def fastest_sentence(arms: Sequence[ArmSummary]) -> str | None:
@@ -60,6 +60,12 @@ def fastest_sentence(arms: Sequence[ArmSummary]) -> str | None:
     pairs = math.comb(len(ranked), 2)
     rest = f"Not separable from it: {', '.join(names)}" if names else "No other arm ties with it"
     return f"Fastest: **{_escape(leader.text)}**. {rest} (Holm over {pairs} pairs)."
+
+
+def plain_fastest_sentence(arms: Sequence[ArmSummary]) -> str | None:
+    """The same without Markdown, for a terminal."""
+    text = fastest_sentence(arms)
+    return None if text is None else _unmarked(text)
 
 
 def sign_flip(categories: Sequence[CategoryRatio]) -> SignFlip | None:
@@ -166,3 +172,7 @@ def _ratio(summary: ArmSummary, value: float) -> str:
 
 def _escape(text: str) -> str:
     return re.sub(r"([\\`*\[\]<>$~]|(?<!\w)_|_(?!\w))", r"\\\1", text)
+
+
+def _unmarked(markdown: str) -> str:
+    return re.sub(r"\\(.)|\*", r"\1", markdown)

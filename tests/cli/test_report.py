@@ -1,5 +1,6 @@
 """What stands beside the verdicts of ``run``, as text and as JSON."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,20 @@ def test_the_document_holds_what_the_page_shows(engine: Engine, tmp_path: Path) 
     assert on["tied_with_best"] == arm.tied_with_best
     assert on["differences"] == {"numeric": 0, "suspect": 0, "unknown": 0}
     assert [c["category"] for c in on["categories"]] == ["letters", "records"]
+
+
+def test_the_fastest_arm_is_named_with_those_that_tie_with_it(
+    engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = seed_model(engine, scripted_file(tmp_path, off_tok_s=50.0), "target")
+    made = seed_experiment(engine, seed_workload(engine), target, (ARM, "prompt-lookup", "off#2"))
+    with read_session(engine) as session:
+        report = experiment_report(session, made)
+    print_report(report)
+    out = capsys.readouterr().out
+    leader = next(arm.text for arm in report.arms if arm.is_fastest)
+    assert f"Fastest: {leader}. " in out
+    assert "(Holm over 3 pairs)." in out
+    assert "off#2 is off once more on seeded (A/A): the interval " in out
+    print_report(replace(report, is_partial=True))
+    assert "Fastest:" not in capsys.readouterr().out
