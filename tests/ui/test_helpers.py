@@ -20,7 +20,7 @@ from specdash.domain.summary import ArmSummary
 from specdash.settings import Settings
 from specdash.store.comparison import Side, choices, not_comparable_reasons
 from specdash.store.views import ModelView
-from specdash.ui import drafts, experiment_parts, live, rows, words
+from specdash.ui import drafts, live, rows, words
 from specdash.ui.drafts import targets
 from specdash.ui.repeat import repeat_command
 
@@ -123,12 +123,6 @@ def test_off_can_be_chosen_once_an_experiment() -> None:
     found = choices([history_row(), history_row(arm="prompt-lookup")])
     assert [c.arm for c in found] == ["off", "ngram-simple:size_n=3,size_m=8", "prompt-lookup"]
     assert found[0].text == "7 · extract · off"
-
-
-def test_memory_words_name_the_process_that_was_measured() -> None:
-    assert "one llama-server" in experiment_parts.memory_words("llama-server")
-    assert "every draft" not in experiment_parts.memory_words("llama-server")
-    assert "every draft" in experiment_parts.memory_words("llama-cpp")
 
 
 def test_arms_without_a_run_are_not_offered_for_comparison() -> None:
