@@ -16,7 +16,7 @@ from specdash.advisor.account import (
 from specdash.advisor.decision import CategoryResult, Decision, Kind, Ratio
 from specdash.advisor.ladder import size_words
 from specdash.advisor.plan import SearchPlan
-from specdash.domain.arms import parse_arm
+from specdash.domain.arms import OFF, parse_arm
 from specdash.domain.methods import METHODS
 from specdash.domain.records import ArmSummary
 from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict, decide
@@ -142,7 +142,7 @@ def decide_advice(findings: Findings) -> Decision:
         and summary is not None
         and ratio == clean_ratio(summary, findings.mix),
         total_time_ratio=_total_time(found, summary),
-        tied=found.tied if found else (),
+        tied=_ties(found, kind),
         memory_bytes=price,
         memory_words=size_words(price) if considered else "",
         categories=categories,
@@ -225,6 +225,13 @@ def _from_search(found: Pick, where: str) -> tuple[Kind, Ratio, str]:
         f"Not confirmed {where}: {name} was the fastest in the search, {range_words(ratio)}; the "
         "time was over before other prompts could confirm it.",
     )
+
+
+def _ties(found: Pick | None, kind: Kind) -> tuple[str, ...]:
+    """Ties of the search; where other prompts told the pick from ``off``, that one is settled."""
+    if found is None:
+        return ()
+    return tuple(arm for arm in found.tied if kind != "use" or arm != OFF)
 
 
 def _may_gain(ratio: Ratio) -> bool:

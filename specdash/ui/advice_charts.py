@@ -108,7 +108,7 @@ def _category_name(result: CategoryResult, total: float) -> str:
 def _rows(figure: go.Figure, names: Sequence[str]) -> None:
     """Named rows from the top, and the line where nothing is gained."""
     figure.add_vline(x=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
-    figure.update_xaxes(title="Speed against off (1x: same)", ticksuffix="x")
+    figure.update_xaxes(title="Speed against off", ticksuffix="x")
     figure.update_yaxes(
         tickvals=list(range(len(names))),
         ticktext=list(names),

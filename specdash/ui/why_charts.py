@@ -82,7 +82,7 @@ def factor_figure(why: Why) -> go.Figure:
     low, high = _span(why)
     room = 0.12 * (high - low)
     figure.update_xaxes(
-        title="Speed against off (1x: same)", ticksuffix="x", range=[low - room / 4, high + room]
+        title="Speed against off", ticksuffix="x", range=[low - room / 4, high + room]
     )
     figure.update_layout(showlegend=False, bargap=0.35)
     layout(figure, _factor_title(why), height=70 + 38 * len(names))

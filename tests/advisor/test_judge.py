@@ -299,6 +299,15 @@ def test_off_is_told_among_the_arms_that_tie() -> None:
     assert clear.tied == ("ngram-mod",)
 
 
+def test_off_ties_no_more_once_other_prompts_told_the_pick_from_it() -> None:
+    noisy = [s * w for s, w in zip(OFF, (1.3, 0.9, 1.4, 0.95, 1.3, 1.05), strict=True)]
+    search = _summaries([OFF, noisy])
+    found = decide_advice(_findings(search, _summaries([OFF, _times(1.8)], first_prompt=10)))
+    assert (found.kind, found.tied) == ("use", ("ngram-mod",))
+    unclear = decide_advice(_findings(search, _summaries([OFF, noisy], first_prompt=10)))
+    assert (unclear.kind, unclear.tied) == ("not-resolved", ("off", "ngram-mod"))
+
+
 def test_no_arm_wins_by_a_suspect_text() -> None:
     search = _summaries([OFF, _times(3.0), _times(1.5)], suspect=1)
     found = pick(search)
