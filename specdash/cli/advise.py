@@ -278,5 +278,5 @@ def _overhead(known: Calibration, draft_hash: str | None) -> float | None:
 def _overhead_words(known: Calibration, draft_hash: str | None) -> str:
     overhead = _overhead(known, draft_hash)
     if overhead is None:
-        return "unknown, for no such run drafted"
+        return "unknown: no such run drafted" + ("" if known.is_steady else " on a steady machine")
     return f"{overhead:.3f} of a target token per step"

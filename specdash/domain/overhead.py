@@ -80,7 +80,8 @@ def compare_with_runs(calibration: Calibration, runs: Sequence[MeasuredText]) ->
     Plain runs give ``plain_ratio``: how much slower the loop was than these passes, which scales
     all of its seconds. What speculative runs take beyond that and beyond their drafting, per pass
     with a draft, is o: ``overhead_s``, and ``draft_overhead_s`` of each draft model. Each is a
-    median over runs, and stays as it was without any.
+    median over runs, and stays as it was without any. Where the passes were not measured steadily,
+    a difference to them says nothing about o.
     """
     bare = replace(calibration, overhead_s=None, draft_overhead_s={})
     ratios = [
@@ -91,6 +92,8 @@ def compare_with_runs(calibration: Calibration, runs: Sequence[MeasuredText]) ->
         and (off_s := predict_time(run.passes, bare, None).off_s) > 0
     ]
     plain_ratio = median(ratios) if ratios else calibration.plain_ratio
+    if not calibration.is_steady:
+        return replace(calibration, plain_ratio=plain_ratio)
     scale = plain_ratio or 1.0
     beyond: dict[str | None, list[float]] = defaultdict(list)
     for run in runs:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +43,13 @@ def test_without_speculative_runs_it_stays_unknown() -> None:
     found = compare_with_runs(_CALIBRATION, [_plain(0.1)])
     assert found.overhead_s is None
     assert compare_with_runs(_CALIBRATION, []) == _CALIBRATION
+
+
+def test_unsteady_passes_say_nothing_about_overhead() -> None:
+    unsteady = replace(_CALIBRATION, drift=-0.54)
+    found = compare_with_runs(unsteady, [_plain(0.120), _drafted(0.074)])
+    assert found.overhead_s is None
+    assert found.plain_ratio == pytest.approx(1.2)
 
 
 def test_run_of_an_uncalibrated_draft_says_nothing() -> None:
