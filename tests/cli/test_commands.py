@@ -314,7 +314,7 @@ def test_a_recommendation_for_people_says_the_answer_first(
 ) -> None:
     from tests.helpers.seeding import scripted_file, seed_model
 
-    methods = {"ngram-simple": {"acceptance": 0.9, "coverage": 0.9, "speed_up": 1.6}}
+    methods = {"ngram-simple": {"acceptance": 0.9, "coverage": 0.9, "speed_up": 2.5}}
     path = scripted_file(tmp_path / "models", "paying", methods=methods)
     seed_model(engine, path, "paying")
     answer = specdash(
