@@ -4,8 +4,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from specdash.errors import UsageError
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 SHIPPED_WORKLOADS = PROJECT_ROOT / "data" / "workloads"
@@ -102,5 +104,16 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Read the environment anew; tests and child processes rely on that."""
-    return Settings()
+    """Read the environment anew; tests and child processes rely on that.
+
+    :class:`UsageError` for a variable that cannot be used.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = f"SPECDASH_{str(first['loc'][0]).upper()}"
+        raise UsageError(
+            f"{name} is '{first['input']}', which cannot be used: {first['msg']}.",
+            "Set it to another value, or unset it; README lists what each variable means.",
+        ) from error

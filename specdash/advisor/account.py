@@ -183,7 +183,7 @@ def _settled(rung: Rung, candidates: Sequence[Candidate]) -> Rung:
             measured=best.measured,
         )
     refused = next((c for c in candidates if c.status in ("unsupported", "inactive")), None)
-    state: RungState = "unsupported" if refused else "open"
+    state: RungState = "unsupported" if refused else "not-reached"
     words = "The time was over before it was measured."
     return replace(rung, state=state, words=(refused.reason or words) if refused else words)
 

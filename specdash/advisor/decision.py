@@ -11,7 +11,9 @@ Kind = Literal["use", "not-worth-it", "leave-off", "not-resolved", "not-measured
 (``leave-off``); more prompts are needed (``not-resolved``); the budget ended before
 (``not-measured``)."""
 RungName = Literal["n-gram", "draft model", "chain", "trained draft"]
-RungState = Literal["open", "measured", "not-worth-it", "too-large", "missing", "unsupported"]
+RungState = Literal[
+    "open", "measured", "not-reached", "not-worth-it", "too-large", "missing", "unsupported"
+]
 Language = Literal["bash", "python", "json", "text"]
 Step = Literal["baseline", "search", "confirm"]
 

@@ -10,7 +10,7 @@ from specdash.advisor.expiry import EXPIRES, Standing, standing
 from specdash.advisor.follow import follow_advice
 from specdash.advisor.question import Wanted, make_question, put_question
 from specdash.cli.common import open_store
-from specdash.cli.following import JobProgress, sigterm_as_ctrl_c
+from specdash.cli.following import JobProgress, cancelled_cleanly
 from specdash.cli.output import print_json, print_table, say
 from specdash.domain.calibration import Calibration
 from specdash.domain.statistics import mix_shares
@@ -60,7 +60,9 @@ def calibrate(
             time_limit_s=settings.job_time_limit_s,
         )
     queued = queue_experiment(store, request)
-    with sigterm_as_ctrl_c():
+    with cancelled_cleanly(
+        f"Job {queued.job_id} is cancelled. Again: python -m specdash retry {queued.job_id}."
+    ):
         job = follow_job(store, settings, queued.job_id, JobProgress())
     if job.state != "succeeded":
         raise SpecdashError(
@@ -126,7 +128,9 @@ def recommend(wanted: Wanted, *, as_json: bool) -> None:
         offered = [get_model(session, i).name for i in question.draft_ids]
     say(f"drafts on offer: {', '.join(offered) or 'none'}")
     advice_id = put_question(store, question)
-    with sigterm_as_ctrl_c():
+    with cancelled_cleanly(
+        f"Advice {advice_id} is cancelled; what was measured is kept. Ask the same again to go on."
+    ):
         advice = follow_advice(store, settings, advice_id, _Steps(), JobProgress())
     if advice.result is None or advice.state != "succeeded":
         raise SpecdashError(
@@ -206,7 +210,8 @@ def _print_decision(decision: Decision, now: Standing) -> None:
     typer.echo(f"  Mix: {_mix_words(decision.mix)}.")
     if decision.machine is not None:
         typer.echo(f"  Measured on {decision.machine.words()}.")
-    typer.echo(f"  Still holds: {now.words()}. {EXPIRES}")
+    if decision.kind != "not-measured":
+        typer.echo(f"  Still holds: {now.words()}. {EXPIRES}")
     typer.echo()
     if len(decision.categories) > 1:
         print_table(

@@ -9,11 +9,17 @@ from specdash.store.views import JobView
 
 
 @contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """What `timeout` and service managers send cancels the job too, instead of leaving it."""
+def cancelled_cleanly(words: str) -> Iterator[None]:
+    """Say what is left of the work when Ctrl-C cancels it.
+
+    What `timeout` and service managers send does the same, instead of leaving the job behind.
+    """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
+    except KeyboardInterrupt:
+        say(words)
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -6,7 +6,7 @@ import typer
 from sqlalchemy.engine import Engine
 
 from specdash.cli.common import open_store
-from specdash.cli.following import JobProgress, sigterm_as_ctrl_c
+from specdash.cli.following import JobProgress, cancelled_cleanly
 from specdash.cli.output import print_json, print_table, say
 from specdash.cli.report import print_report
 from specdash.cli.results import ComparedPair, comparison_document, report_document
@@ -42,11 +42,16 @@ def _enqueue(store: Engine, settings: Settings, wish: Wish) -> Queued:
 def _say_checks(store: Engine, request: ExperimentRequest) -> None:
     """What the form of the dashboard shows beside its fields: time, smallest effect, what is amiss.
 
-    An error here does not keep the job from the queue; it will say the same when it fails.
+    An error here does not keep the job from the queue; it will say the same when it fails, so
+    nothing is foretold of it.
     """
-    for check in preflight(store, request):
-        if check.level != "ok" or check.field == "time":
+    checks = preflight(store, request)
+    must_fail = any(check.level == "error" for check in checks)
+    for check in checks:
+        if check.level != "ok" or (check.field == "time" and not must_fail):
             say(f"{_SAID[check.level]}{check.text}")
+    if must_fail:
+        return
     with read_session(store) as session:
         target = get_model(session, request.target_model_id)
         workload = get_workload(session, request.workload_id)
@@ -71,7 +76,10 @@ def run(wish: Wish, *, as_json: bool) -> None:
     settings = load_settings()
     store = open_store(settings)
     queued = _enqueue(store, settings, wish)
-    with sigterm_as_ctrl_c():
+    with cancelled_cleanly(
+        f"Job {queued.job_id} is cancelled; what was measured is kept in experiment "
+        f"{queued.experiment_id}. Again: python -m specdash retry {queued.job_id}."
+    ):
         job = follow_job(store, settings, queued.job_id, JobProgress())
     with read_session(store) as session:
         report = experiment_report(session, queued.experiment_id)

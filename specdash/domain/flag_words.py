@@ -7,7 +7,7 @@ from specdash.domain.records import ArmSummary
 _FLAGS: dict[str, tuple[str, str]] = {
     "short": (
         "short answers",
-        "The text ended before 64 tokens: the speed of so short a run is uncertain.",
+        "The text has fewer than 64 tokens: the speed of so short a run is uncertain.",
     ),
     "few_prompts": (
         "few prompts",

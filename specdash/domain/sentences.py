@@ -10,6 +10,8 @@ from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict, misses_one
 
 _SAID_BY_THE_VERDICT = 2
 """Arms that rank, ``off`` among them, up to which the verdict says who is faster."""
+_TELLING = 1.25
+"""An A/A interval that reaches further contains 1 whatever the machine does."""
 _NOT_RECOMMENDED = (
     "**Not recommended:** its texts differ from those of off by more than rounding explains. "
 )
@@ -123,6 +125,11 @@ def _replica(summary: ArmSummary, name: str, where: str) -> str:
         return (
             f"{head}: **the interval misses 1**, {found}. Equal arms came out unequal: one in "
             "twenty does by chance, more of them where the machine is unsteady."
+        )
+    if max(high, 1 / low) > _TELLING:
+        return (
+            f"{head}: **the interval contains 1**, but it is so wide that it tells little: "
+            f"{found}. Take more prompts or rounds."
         )
     return f"{head}: **the interval contains 1**, as it must: {found}."
 

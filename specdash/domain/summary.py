@@ -148,6 +148,7 @@ def _summarise_arm(
     if not arm.is_baseline and arm.status not in _WITHOUT_RATIO:
         against = against_off(arm.arm_id, measured, experiment)
     is_measured = arm.status == _MEASURED
+    is_replica = _is_off(arm) and not arm.is_baseline
     reason = arm.reason
     if is_measured and not arm.is_baseline and not experiment.has_off:
         reason = reason or NO_OFF
@@ -194,7 +195,8 @@ def _summarise_arm(
         ),
         prompts=against.prompts,
         categories=against.categories,
-        advice=against.advice if is_measured else None,
+        # Equal arms have nothing to settle.
+        advice=against.advice if is_measured and not is_replica else None,
         excluded_run_ids=(
             *disturbed,
             *(r.run_id for r in measured if (r.prompt_id, r.round) in experiment.blocks.excluded),
@@ -207,7 +209,7 @@ def _summarise_arm(
         n_suspect=classes.count(SUSPECT),
         n_unknown=sum(c not in (_NUMERIC, SUSPECT) for c in classes),
         is_fastest=ranking.leader == arm.arm_id,
-        is_replica=_is_off(arm) and not arm.is_baseline,
+        is_replica=is_replica,
         clean_total_time_ratio=1.0 if arm.is_baseline else against.clean_total_time_ratio,
         spread=against.spread,
     )

@@ -23,6 +23,7 @@ KINDS: dict[Kind, Badge] = {
 RUNG_STATES: dict[RungState, Badge] = {
     "open": Badge("to be measured", ":material/schedule:", "blue"),
     "measured": Badge("measured", ":material/check_circle:", "green"),
+    "not-reached": Badge("not reached in time", ":material/schedule:", "gray"),
     "not-worth-it": Badge("not worth it", ":material/stop_circle:", "gray"),
     "too-large": Badge("does not fit", ":material/memory:", "orange"),
     "missing": Badge("nothing on offer", ":material/radio_button_unchecked:", "gray"),

@@ -179,6 +179,9 @@ def test_a_budget_that_ended_at_the_baseline_tells_the_prediction_as_such() -> N
         ("The time was over after the baseline.",),
     )
     assert {c.status for c in found.candidates} == {"not reached"}
+    assert {r.state for r in found.rungs if r.words.startswith("The time was over")} == {
+        "not-reached"
+    }
 
 
 def test_where_every_arm_left_for_off_it_is_left_off() -> None:

@@ -177,6 +177,17 @@ def test_sigterm_cancels_the_job_as_ctrl_c_does(
     jobs = specdash("jobs", "--json").document()
     assert isinstance(jobs, list)
     assert [j["state"] for j in jobs] == ["cancelled"]
+    assert "Job 1 is cancelled; what was measured is kept in experiment 1." in answer.err
+
+
+def test_a_setting_that_cannot_be_used_is_named(
+    specdash: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDASH_QUIET_WAIT_S", "soon")
+    answer = specdash("jobs")
+    assert answer.status == 2
+    assert answer.err.startswith("specdash: SPECDASH_QUIET_WAIT_S is 'soon', which cannot be used")
+    assert "Traceback" not in answer.err
 
 
 def test_a_data_folder_removed_during_a_run_fails_it_in_words(

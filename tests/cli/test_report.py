@@ -47,7 +47,7 @@ def test_flags_and_warnings_stand_under_the_numbers(
     (row,) = (line for line in table.splitlines() if counts in line)
     assert row.startswith(ARM)
     assert notes.splitlines()[:-1] == [
-        "- The text ended before 64 tokens: the speed of so short a run is uncertain.",
+        "- The text has fewer than 64 tokens: the speed of so short a run is uncertain.",
         f"- {ARM}, off#2: Fewer than 3 prompts: no interval, and these prompts only.",
         f"- {BUSY}",
     ]

@@ -220,6 +220,7 @@ def test_equal_arms_have_no_winner_but_an_interval_that_contains_1_or_misses_it(
         "off#2 is off once more on chat (A/A): the interval contains 1, as it must: 1.009x — "
         "between 0.998x and 1.020x, 10 prompts x 3 rounds."
     )
+    assert "is so wide that it tells little" in plain_sentence(_replica(0.7, 1.2), "chat")
     missed = plain_sentence(_replica(1.003, 1.015), "chat")
     assert missed.startswith(
         "off#2 is off once more on chat (A/A): the interval misses 1, 1.009x — between 1.003x and "

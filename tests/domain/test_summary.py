@@ -157,6 +157,13 @@ def test_a_second_off_has_a_verdict_and_no_acceptance() -> None:
     assert [s.is_replica for s in summarise([OFF, ON, REPLICA], runs)] == [False, False, True]
 
 
+def test_equal_arms_have_nothing_to_settle() -> None:
+    uneven = make_runs(lambda arm, p, r: 100 * (1.05 + 0.04 * (p % 3 - 1) if arm else 1), n_arms=3)
+    _, on, replica = summarise([OFF, ON, REPLICA], uneven)
+    assert on.advice is not None
+    assert (replica.verdict, replica.advice) == (Verdict.NOT_RESOLVED, None)
+
+
 @pytest.mark.parametrize(
     ("status", "has_ratio"),
     [("unsupported", False), ("inactive", False), ("failed", False), ("partial", True)],

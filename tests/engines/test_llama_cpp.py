@@ -99,7 +99,7 @@ def test_the_four_parts_sum_to_the_decode_time(engine, arm) -> None:
     c = engine.run(arm, engine.prepare(PROMPT, 100)).counters
     parts = c.draft_s + c.verify_s + c.plain_s + c.other_s
     assert parts == pytest.approx(c.decode_s, rel=1e-9)
-    assert 0 <= c.other_s < 0.2 * c.decode_s
+    assert 0 <= c.other_s < 0.5 * c.decode_s
     assert min(c.draft_s, c.verify_s, c.plain_s) >= 0
 
 

@@ -25,7 +25,7 @@ _WORDS = {
     Verdict.FASTER: "faster than",
     Verdict.SLOWER: "slower than",
     Verdict.NO_DIFFERENCE: "not practically different from",
-    Verdict.NOT_RESOLVED: "not resolved against",
+    Verdict.NOT_RESOLVED: "not told apart from",
 }
 _BEFORE_THE_ANSWER = ("suspect", "degenerate")
 """Flags of an arm that is not to be recommended, whatever its speed."""
@@ -126,7 +126,9 @@ def _differences(a: Side, b: Side) -> None:
     elif not_comparable_reasons(a, b):
         st.caption("Of the arms themselves nothing; the rest is said above.")
     else:
-        st.caption("Nothing but the time of the measurement.")
+        st.caption(
+            "Nothing of what is compared: settings, models, builds and machine are the same."
+        )
 
 
 def _page() -> None:
