@@ -27,6 +27,7 @@ CHILD_MODULES = {
     "llama_cpp_devices",
     "llama_cpp_library",
     "llama_cpp_model",
+    "llama_cpp_replay",
 }
 
 

@@ -68,12 +68,12 @@ def register(app: typer.Typer) -> None:
         from specdash.domain.arms import parse_arm
         from specdash.drafting.replay_file import replay_file
         from specdash.engines.draft_replay import prepare_draft_replay
-        from specdash.worker.machine import allowed_cpus
+        from specdash.worker.request import default_threads
 
         rows = replay_file(
             tokens,
             [parse_arm(text) for text in arm or []],
-            lambda jobs: prepare_draft_replay(jobs, _draft_path, allowed_cpus()),
+            lambda jobs: prepare_draft_replay(jobs, _draft_path, default_threads(load_settings())),
         )
         if json:
             print_json(rows)

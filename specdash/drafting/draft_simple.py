@@ -5,11 +5,12 @@ context, dropped again before the check, after which the checked batch is decode
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from specdash.domain.arms import MethodCall
 from specdash.errors import EngineError
 
 _CANDIDATES = 10
@@ -33,6 +34,19 @@ class DraftContext(Protocol):
         ...
 
 
+class DraftParameters(NamedTuple):
+    """How long a draft may be, must be, and how likely its tokens must be."""
+
+    n_max: int
+    n_min: int
+    p_min: float
+
+
+def draft_parameters(call: MethodCall) -> DraftParameters:
+    values = {k: v for k, v in call.params if not isinstance(v, str)}
+    return DraftParameters(int(values["n_max"]), int(values["n_min"]), float(values["p_min"]))
+
+
 class DraftSimple:
     """Drafts with a model. The context must be empty when a generation begins."""
 
@@ -41,18 +55,16 @@ class DraftSimple:
     def __init__(
         self,
         context: DraftContext,
+        parameters: DraftParameters,
         *,
-        n_max: int,
-        n_min: int,
-        p_min: float,
         n_vocab_target: int,
         n_vocab_draft: int,
     ) -> None:
-        self.n_max = n_max
+        self.n_max = parameters.n_max
         self.n_discarded = 0
         self._context = context
-        self._n_min = n_min
-        self._p_min = p_min
+        self._n_min = parameters.n_min
+        self._p_min = parameters.p_min
         self._n_vocab_target = n_vocab_target
         self._n_vocab_draft = n_vocab_draft
         self._checked_from = 0

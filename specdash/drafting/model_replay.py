@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from specdash.domain.arms import Arm, MethodCall
 from specdash.drafting.base import Drafter
+from specdash.drafting.draft_simple import draft_parameters
 from specdash.drafting.factory import make_chain
 from specdash.drafting.prompt_lookup import LookupMemory, RememberedLookup
 from specdash.drafting.replay import ReplayCounters, ReplayStep, replay_chain
@@ -74,7 +75,7 @@ class DraftTable:
 
 def deepest_roll_out(calls: Sequence[MethodCall]) -> int:
     """Most tokens that :func:`build_table` may ask for after a wrong one; 0 for none."""
-    return max((p.n_max - 1 for p in map(_parameters, calls) if p.p_min > 0), default=0)
+    return max((p.n_max - 1 for p in map(draft_parameters, calls) if p.p_min > 0), default=0)
 
 
 def build_table(
@@ -88,7 +89,7 @@ def build_table(
     n_prompt = len(prompt_ids)
     guesses = oracle.guesses(ids, n_prompt + 1)
     depth = deepest_roll_out(calls)
-    p_stop = min((p.p_min for p in map(_parameters, calls) if p.p_min > 0), default=1.0)
+    p_stop = min((p.p_min for p in map(draft_parameters, calls) if p.p_min > 0), default=1.0)
     wrong = [
         (index, guess)
         for index, guess in enumerate(guesses, start=1)
@@ -191,7 +192,7 @@ def replay_with_tables(
         table = tables.get(call.draft_model or "")
         if call.method != DRAFT_SIMPLE or table is None:
             raise UnsupportedError(f"{call.method} cannot be replayed.")
-        asked = _parameters(call)
+        asked = draft_parameters(call)
         return TableDrafter(table, n_max=asked.n_max, n_min=asked.n_min, p_min=asked.p_min)
 
     began = perf_counter()
@@ -224,14 +225,3 @@ def _passes(
         found.append(passes_at.get(position, 0))
         position += step.n_accepted + 1
     return tuple(found)
-
-
-class _Parameters(NamedTuple):
-    n_max: int
-    n_min: int
-    p_min: float
-
-
-def _parameters(call: MethodCall) -> _Parameters:
-    values = {k: v for k, v in call.params if not isinstance(v, str)}
-    return _Parameters(int(values["n_max"]), int(values["n_min"]), float(values["p_min"]))

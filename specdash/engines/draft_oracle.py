@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -43,18 +42,6 @@ Text = tuple[Sequence[int], Sequence[int]]
 """Prompt ids and output ids."""
 
 
-def build_tables(
-    draft: Path,
-    texts: Sequence[Text],
-    calls: Sequence[MethodCall],
-    settings: GenerationSettings,
-    progress: Callable[[float], None],
-) -> list[DraftTable]:
-    """As :func:`tables_of`, from a load of the draft's own."""
-    with closing(LlamaModel(str(draft), name=draft.name)) as model:
-        return tables_of(model, texts, calls, settings, progress)
-
-
 def tables_of(
     draft: LlamaModel,
     texts: Sequence[Text],
@@ -67,12 +54,7 @@ def tables_of(
     ``progress`` is called after each text, with 1 after the last; what it raises ends it.
     :class:`UsageError` when a text has ids that the draft does not know.
     """
-    largest = max(max((*prompt, *output)) for prompt, output in texts)
-    if largest >= draft.n_vocab + MAX_SIZE_DIFFERENCE:
-        raise UsageError(
-            f"Token {largest} is not in the vocabulary of '{draft.name}' ({draft.n_vocab} tokens).",
-            "Replay with a draft of the target's own vocabulary.",
-        )
+    require_known(draft, texts)
     longest = max(len(prompt) + len(output) for prompt, output in texts)
     depth = deepest_roll_out(calls)
     with closing(LlamaDraftOracle(draft, settings, longest_text=longest, depth=depth)) as oracle:
@@ -81,6 +63,16 @@ def tables_of(
             tables.append(build_table(oracle, prompt, output, calls))
             progress(len(tables) / len(texts))
         return tables
+
+
+def require_known(draft: LlamaModel, texts: Sequence[Text]) -> None:
+    """:class:`UsageError` when a text has ids that no draft of its vocabulary can hold."""
+    largest = max(max((*prompt, *output)) for prompt, output in texts)
+    if largest >= draft.n_vocab + MAX_SIZE_DIFFERENCE:
+        raise UsageError(
+            f"Token {largest} is not in the vocabulary of '{draft.name}' ({draft.n_vocab} tokens).",
+            "Replay with a draft of the target's own vocabulary.",
+        )
 
 
 @dataclass(slots=True)

@@ -1,35 +1,31 @@
-"""Replay of arms with draft models: the drafts are asked in a child process, once per file."""
+"""Replay of arms with draft models: they draft again in a child process, each loaded once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from specdash.domain.arms import Arm, MethodCall
+from specdash.domain.arms import Arm
 from specdash.domain.methods import METHODS
-from specdash.drafting.model_replay import DraftTable, replay_with_tables
 from specdash.drafting.replay import ReplayCounters
-from specdash.drafting.replay_file import RecordedText, Replayer, ReplayJob
-from specdash.engines.probe_client import Progress, ask_draft
+from specdash.drafting.replay_file import RecordedText, Replayer, ReplayJob, replay_text
+from specdash.engines.probe_client import Progress, ask_replay
 from specdash.errors import UnsupportedError
 
-TABLES: TypeAdapter[list[DraftTable]] = TypeAdapter(list[DraftTable])
-
-_TextKey = tuple[tuple[int, ...], tuple[int, ...]]
+COUNTERS: TypeAdapter[list[ReplayCounters]] = TypeAdapter(list[ReplayCounters])
 
 
 @dataclass(frozen=True, slots=True)
-class TablesRequest:
-    """What the child needs: a draft file, texts as (prompt ids, output ids), the calls."""
+class DraftReplayRequest:
+    """What the child needs: files of the drafts by reference, texts each with its arm in full."""
 
-    draft: str
-    texts: tuple[_TextKey, ...]
-    calls: tuple[MethodCall, ...]
+    drafts: dict[str, str]
+    jobs: tuple[tuple[RecordedText, str], ...]
     n_threads: int
 
 
-_REQUEST: TypeAdapter[TablesRequest] = TypeAdapter(TablesRequest)
+_REQUEST: TypeAdapter[DraftReplayRequest] = TypeAdapter(DraftReplayRequest)
 
 
 def prepare_draft_replay(
@@ -38,10 +34,11 @@ def prepare_draft_replay(
     n_threads: int,
     progress: Progress | None = None,
 ) -> Replayer:
-    """What replays ``jobs``, each draft model having been loaded once for all of them.
+    """What replays ``jobs``; those with draft models are drafted anew, in the passes of a run.
 
-    ``find_draft`` gives the file of a reference. :class:`UnsupportedError` for methods whose
-    drafts depend on the target's hidden states; nothing is loaded then.
+    ``find_draft`` gives the file of a reference. The counters are those of a run with as many
+    threads. :class:`UnsupportedError` for methods whose drafts depend on the target's hidden
+    states; nothing is loaded then.
     """
     for _, arm in jobs:
         for call in arm.calls:
@@ -50,49 +47,24 @@ def prepare_draft_replay(
                     f"{call.method} cannot be replayed: it drafts from the target's hidden states.",
                     "Measure it with llama-server.",
                 )
-    references = dict.fromkeys(ref for _, arm in jobs for ref in arm.draft_models)
-    by_draft = {ref: _tables(jobs, ref, find_draft(ref), n_threads, progress) for ref in references}
+    own = list(dict.fromkeys(job for job in jobs if job[1].draft_models))
+    references = dict.fromkeys(ref for _, arm in own for ref in arm.draft_models)
+    paths = {ref: str(find_draft(ref)) for ref in references}
+    drafted = dict(zip(own, _draft_again(own, paths, n_threads, progress), strict=True))
 
     def run(text: RecordedText, arm: Arm) -> ReplayCounters:
-        key = (text.prompt_ids, text.output_ids)
-        return replay_with_tables(
-            text.prompt_ids,
-            text.output_ids,
-            arm,
-            {ref: by_draft[ref][key] for ref in arm.draft_models},
-            n_predict=text.n_predict,
-            n_ctx=text.n_ctx,
-            eog_ids=text.eog_ids,
-        )
+        counters = drafted.get((text, arm))
+        return replay_text(text, arm) if counters is None else replace(counters, arm=arm)
 
     return run
 
 
-def _tables(
-    jobs: Sequence[ReplayJob],
-    reference: str,
-    draft: Path,
-    n_threads: int,
-    progress: Progress | None,
-) -> dict[_TextKey, DraftTable]:
-    """Tables of one draft for every text that an arm with it is replayed on."""
-    own = [(text, arm) for text, arm in jobs if reference in arm.draft_models]
-    texts = tuple(dict.fromkeys((t.prompt_ids, t.output_ids) for t, _ in own))
-    calls = tuple(
-        dict.fromkeys(c for _, arm in own for c in arm.calls if c.draft_model == reference)
-    )
-    tables = ask_tables(draft, texts, calls, n_threads, progress)
-    return dict(zip(texts, tables, strict=True))
-
-
-def ask_tables(
-    draft: Path,
-    texts: Sequence[_TextKey],
-    calls: Sequence[MethodCall],
-    n_threads: int,
-    progress: Progress | None = None,
-) -> list[DraftTable]:
-    """One table a text, the draft being loaded once, in a child process."""
-    request = TablesRequest(str(draft), tuple(texts), tuple(calls), n_threads)
-    answer = ask_draft(_REQUEST.dump_python(request, mode="json"), progress)
-    return TABLES.validate_python(answer)
+def _draft_again(
+    jobs: Sequence[ReplayJob], paths: dict[str, str], n_threads: int, progress: Progress | None
+) -> list[ReplayCounters]:
+    if not jobs:
+        return []
+    asked = tuple((replace(text, arm=None), arm.full_text()) for text, arm in jobs)
+    request = DraftReplayRequest(paths, asked, n_threads)
+    answer = ask_replay(_REQUEST.dump_python(request, mode="json"), progress)
+    return COUNTERS.validate_python(answer)

@@ -10,7 +10,7 @@ from specdash.domain.divergence import compare
 from specdash.domain.methods import METHODS
 from specdash.domain.workload import Prompt, content_hash
 from specdash.drafting.base import Drafter, counters_by_method
-from specdash.drafting.draft_simple import DraftSimple
+from specdash.drafting.draft_simple import DraftSimple, draft_parameters
 from specdash.drafting.factory import make_chain
 from specdash.drafting.model_replay import DraftTable
 from specdash.engines.base import (
@@ -307,9 +307,7 @@ class LlamaCppEngine:
         context = self._drafts[call.draft_model].loaded_context()
         return DraftSimple(
             context,
-            n_max=int(_number(call, "n_max")),
-            n_min=int(_number(call, "n_min")),
-            p_min=_number(call, "p_min"),
+            draft_parameters(call),
             n_vocab_target=self._loaded_model().n_vocab,
             n_vocab_draft=context.model.n_vocab,
         )
@@ -327,13 +325,6 @@ class LlamaCppEngine:
 
 def _no(rule: str | None, reason: str) -> ArmReadiness:
     return ArmReadiness(False, reason, rule)
-
-
-def _number(call: MethodCall, name: str) -> float:
-    value = call.get(name)
-    if not isinstance(value, int | float):
-        raise TypeError(f"{call.method}: {name} is {value!r}, not a number")
-    return value
 
 
 def _stop_reason(done: Generation, prompt: PreparedPrompt) -> str:

@@ -149,22 +149,22 @@ def _requantise(request: Request, emit: Emit) -> object:
     return {"size_bytes": Path(target).stat().st_size}
 
 
-def _draft_tables(request: Request, emit: Emit) -> object:
-    """Guesses of a draft model on texts; the only operation that runs a model."""
-    from specdash.engines.draft_oracle import build_tables
-    from specdash.engines.draft_replay import TABLES, TablesRequest
+def _draft_replay(request: Request, emit: Emit) -> object:
+    """Counters of arms whose draft models draft again; the only operation that runs a model."""
+    from specdash.domain.arms import parse_arm
+    from specdash.engines.draft_replay import COUNTERS, DraftReplayRequest
     from specdash.engines.llama_cpp_library import start_library
+    from specdash.engines.llama_cpp_replay import replay_drafting
 
     start_library()
-    asked = TypeAdapter(TablesRequest).validate_python(request["tables"])
-    tables = build_tables(
-        Path(asked.draft),
-        asked.texts,
-        asked.calls,
+    asked = TypeAdapter(DraftReplayRequest).validate_python(request["asked"])
+    counters = replay_drafting(
+        {ref: Path(path) for ref, path in asked.drafts.items()},
+        [(text, parse_arm(arm)) for text, arm in asked.jobs],
         GenerationSettings(n_threads=asked.n_threads),
         lambda share: emit({"progress": share}),
     )
-    return TABLES.dump_python(tables, mode="json")
+    return COUNTERS.dump_python(counters, mode="json")
 
 
 def _repacks(request: Request, _emit: Emit) -> object:
@@ -212,10 +212,10 @@ _OPERATIONS: dict[str, Callable[[Request, Emit], object]] = {
     "requantise": _requantise,
     "version": _version,
     "devices": _devices,
-    "draft_tables": _draft_tables,
+    "draft_replay": _draft_replay,
 }
 # They write or run a model, or wake GPUs, whose drivers map more than the limit.
-_UNLIMITED = ("requantise", "draft_tables", "version", "devices")
+_UNLIMITED = ("requantise", "draft_replay", "version", "devices")
 
 
 def _answer(request: Request, emit: Emit) -> object:

@@ -21,7 +21,7 @@ from specdash.errors import ModelError, NotFoundError, SpecdashError, UsageError
 
 VOCAB_TIMEOUT_S = 60.0
 REQUANTISE_TIMEOUT_S = 2 * 3600.0
-TABLES_TIMEOUT_S = 2 * 3600.0
+REPLAY_TIMEOUT_S = 2 * 3600.0
 _PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _CACHED = 256
 _MOST_PAIRS = 10_000
@@ -180,9 +180,9 @@ def requantise_file(
         part.unlink(missing_ok=True)
 
 
-def ask_draft(request: Mapping[str, object], progress: Progress | None = None) -> object:
-    """Guesses of a draft model on texts, as ``draft_replay`` asks for and reads them."""
-    return _ask({"op": "draft_tables", "tables": request}, TABLES_TIMEOUT_S, progress)
+def ask_replay(request: Mapping[str, object], progress: Progress | None = None) -> object:
+    """Counters of arms with draft models, as ``draft_replay`` asks for and reads them."""
+    return _ask({"op": "draft_replay", "asked": request}, REPLAY_TIMEOUT_S, progress)
 
 
 @functools.lru_cache(maxsize=1)

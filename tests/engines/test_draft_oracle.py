@@ -14,19 +14,20 @@ pytest.importorskip("llama_cpp")
 
 from specdash.domain.arms import parse_arm
 from specdash.drafting.base import Chain
-from specdash.drafting.draft_simple import DraftSimple
+from specdash.drafting.draft_simple import DraftSimple, draft_parameters
 from specdash.drafting.factory import make_chain
 from specdash.drafting.model_replay import Branch, DraftTable, build_table, replay_with_tables
 from specdash.drafting.replay import ReplayCounters, replay_chain
 from specdash.drafting.replay_file import RecordedText, replay_file
 from specdash.engines.base import DraftAskingEngine, GenerationSettings, ModelFile
-from specdash.engines.draft_oracle import LlamaDraftOracle, build_tables, tables_of
+from specdash.engines.draft_oracle import LlamaDraftOracle, tables_of
 from specdash.engines.draft_replay import prepare_draft_replay
 from specdash.engines.llama_cpp import LlamaCppEngine
 from specdash.engines.llama_cpp_context import LlamaContext
 from specdash.engines.llama_cpp_library import start_library
 from specdash.engines.llama_cpp_model import LlamaModel
 from specdash.errors import EngineError, UnsupportedError, UsageError
+from tests.helpers.draft_tables import build_tables
 
 _ARMS = [
     "draft-simple:model=d",
@@ -79,9 +80,7 @@ def _walk_live(
             arm,
             lambda call: DraftSimple(
                 context,
-                n_max=int(call.get("n_max") or 0),
-                n_min=int(call.get("n_min") or 0),
-                p_min=float(call.get("p_min") or 0),
+                draft_parameters(call),
                 n_vocab_target=model.n_vocab,
                 n_vocab_draft=model.n_vocab,
             ),
@@ -236,7 +235,7 @@ def test_a_file_is_replayed_with_one_child_for_the_draft(
     assert [(r["arm"], r["n_drafted"], r["n_accepted"]) for r in rows] == [
         (a, c.n_drafted, c.n_accepted) for a, c in zip(arms, live, strict=True)
     ]
-    assert (asked, shares) == (["d"], [1.0])
+    assert (asked, shares) == (["d"], [0.5, 1.0])
 
 
 def test_a_head_inside_the_target_cannot_be_replayed(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from specdash.drafting.draft_simple import DraftSimple, top_probability
+from specdash.drafting.draft_simple import DraftParameters, DraftSimple, top_probability
 from specdash.errors import EngineError
 
 
@@ -34,7 +34,8 @@ HALF = [0.0, 0.0, 5.0, 5.0]
 def drafter(context: PlayedDraft, **changes: object) -> DraftSimple:
     values = {"n_max": 3, "n_min": 0, "p_min": 0.0, "n_vocab_target": 4, "n_vocab_draft": 4}
     values |= changes
-    return DraftSimple(context, **values)
+    asked = DraftParameters(values.pop("n_max"), values.pop("n_min"), values.pop("p_min"))
+    return DraftSimple(context, asked, **values)
 
 
 def test_it_drafts_token_by_token_and_drops_its_own_passes() -> None:

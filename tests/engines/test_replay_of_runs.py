@@ -9,11 +9,13 @@ import pytest
 pytest.importorskip("llama_cpp")
 
 from specdash.domain.arms import Arm, parse_arm
-from specdash.domain.workload import Prompt
+from specdash.domain.workload import Message, Prompt
 from specdash.drafting.model_replay import replay_with_tables
+from specdash.drafting.replay_file import RecordedText
 from specdash.engines.base import GenerationSettings, ModelFile, PreparedPrompt, RunRecord
-from specdash.engines.draft_oracle import build_tables
+from specdash.engines.draft_replay import prepare_draft_replay
 from specdash.engines.llama_cpp import LlamaCppEngine
+from tests.helpers.draft_tables import build_tables
 
 _ARMS = [
     "ngram-simple:size_n=2,size_m=6",
@@ -99,3 +101,40 @@ def test_replay_of_a_run_on_its_own_ids_has_its_passes(
         assert replayed.n_discarded == (record.counters.n_discarded or 0)
         n_passes += sum(s.n_drafted > 0 for s in record.steps)
     assert n_passes > 0
+
+
+_REAL_ARMS = [
+    "draft-simple:model=d,n_max=3",
+    "draft-simple:model=d,n_max=8,p_min=0.75",
+    "draft-simple:model=d,n_max=8,n_min=2,p_min=0.6",
+    "ngram-simple:size_n=4,size_m=16+draft-simple:model=d,n_max=3",
+]
+_QUESTION = "Write five short lines about a garden in spring. Name a different flower in each line."
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_real_draft_drafts_again_what_it_drafted_in_the_run(
+    demo_path: Path, q4_0_draft: Path, n_threads: int
+) -> None:
+    """With flash attention and 16-bit memory, where near ties fall by the shape of a pass."""
+    settings = GenerationSettings(n_ctx=512, n_threads=n_threads)
+    jobs, measured = [], []
+    with closing(LlamaCppEngine()) as engine:
+        engine.load(
+            ModelFile("t", str(demo_path), "t"),
+            {"d": ModelFile("d", str(q4_0_draft), "d")},
+            settings,
+        )
+        prompt = engine.prepare(Prompt("garden", "one", (Message("user", _QUESTION),)), 64)
+        for arm in map(parse_arm, _REAL_ARMS):
+            run = engine.run(arm, prompt)
+            ended = run.token_ids[-1:] if run.stop_reason == "eos" else ()
+            jobs.append(
+                (RecordedText(prompt.token_ids, run.token_ids, prompt.max_tokens, 512, ended), arm)
+            )
+            assert run.steps is not None
+            measured.append([(s.n_drafted, s.n_accepted, s.drafter) for s in run.steps])
+    replayer = prepare_draft_replay(jobs, lambda _ref: q4_0_draft, n_threads)
+    replayed = [[tuple(s) for s in replayer(text, arm).steps] for text, arm in jobs]
+    assert replayed == measured
