@@ -9,7 +9,8 @@ One calibration a start; then prompt by prompt a block of ``off`` and every arm 
 and the prediction of every arm from the ``off`` text. ``own`` prices the passes that were measured:
 it leaves out what the texts of an arm and of ``off`` differ by. ``inside`` says whether the
 measured ratio lies in the predicted interval, ``differ`` how many passes of a run a replay on its
-own ids makes otherwise. Without ``--draft`` a Q4_0 of the model is made and drafts. ``--sample N``
+own ids makes otherwise; that of a draft is the prediction's, which asks it once for all arms, and
+not that of ``specdash replay``, which drafts again. Without ``--draft`` a Q4_0 of the model is made and drafts. ``--sample N``
 adds so many arms of the advisor's grids, half of them lookups of every method, half of them drafts
 of every kind of ``n_min`` and ``p_min`` (22 arms hold one of each kind).
 

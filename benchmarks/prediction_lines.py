@@ -120,7 +120,7 @@ def print_table(lines: Sequence[Line]) -> bool:
     known = [row.is_inside for row in rows if row.is_inside is not None]
     if known:
         print(f"{sum(known)} of {len(known)} measured ratios lie in the predicted interval")
-    for name, is_drafted in (("lookups", False), ("drafts", True)):
+    for name, is_drafted in (("lookups", False), ("drafts, asked once for all arms", True)):
         some = [line for line in lines if ("model=" in line.arm) == is_drafted]
         print(f"replay on own ids, {name}: {_differing(some)} passes differ")
     return median <= MEDIAN_LIMIT and p90 <= P90_LIMIT
