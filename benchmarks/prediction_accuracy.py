@@ -12,7 +12,7 @@ measured ratio lies in the predicted interval, ``differ`` how many passes of a r
 own ids makes otherwise; that of a draft is the prediction's, which asks it once for all arms, and
 not that of ``specdash replay``, which drafts again. Without ``--draft`` a Q4_0 of the model is made
 and drafts. ``--sample N`` adds so many arms of the advisor's grids, half of them lookups of every
-method, half of them drafts of every kind of ``n_min`` and ``p_min`` (22 arms hold one of each kind).
+method, half of them drafts of every kind of ``n_min`` and ``p_min`` (22 arms hold one of each).
 
 The results file is added to after every prompt, and arms on prompts that stand in it are skipped,
 so a run can be made in pieces; no prompt begins after ``--seconds``. The table is over the whole
