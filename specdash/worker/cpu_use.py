@@ -17,6 +17,7 @@ _LEAST_WINDOW_S = 0.5
 """CPU times are counted in hundredths of a second; a shorter look says too little."""
 _LOOK_S = 1.0
 _REMEMBERED_S = 15.0
+_STALE_S = 60.0
 _BUSY_SHARE = 0.15
 _BUSY_CPUS = 0.5
 
@@ -83,6 +84,14 @@ class ForeignCpu:
         self._sleep(max(0.0, _LOOK_S - (self._clock() - self._since)))
         return self.read()
 
+    def since_last(self, stale_s: float) -> float | None:
+        """:meth:`look` that waits only where the last one is missing or too long ago."""
+        if self._clock() - self._since > stale_s:
+            self.restart()
+        used = self.look()
+        self.restart()
+        return used
+
     def wait_until_quiet(
         self, wait_s: float, tell: Callable[[], None]
     ) -> tuple[float | None, float]:
@@ -111,7 +120,12 @@ def foreign_cpus_now(roots: Iterable[int]) -> float | None:
 
 @functools.lru_cache(maxsize=4)
 def _remembered_look(_period: int, roots: tuple[int, ...]) -> float | None:
-    return ForeignCpu(roots).look()
+    return _meter(roots).since_last(_STALE_S)
+
+
+@functools.lru_cache(maxsize=4)
+def _meter(roots: tuple[int, ...]) -> ForeignCpu:
+    return ForeignCpu(roots)
 
 
 def cpu_times(roots: Sequence[int]) -> CpuTimes | None:

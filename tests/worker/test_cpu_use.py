@@ -106,8 +106,19 @@ def test_children_count_as_ours_while_they_run_and_when_they_have_ended() -> Non
     assert ended - before >= 0.35
 
 
+def test_a_later_look_takes_what_passed_since_the_last_one_and_waits_only_without_one() -> None:
+    machine = _Machine(1.0, 1.0, 0.0)
+    watch = machine.watch()
+    assert (watch.since_last(60), machine.now) == (pytest.approx(1.0), 1.0)
+    machine.sleep(4)
+    assert (watch.since_last(60), machine.now) == (pytest.approx(0.25), 5.0)
+    machine.sleep(100)
+    assert (watch.since_last(60), machine.now) == (0.0, 106.0)
+
+
 def test_pages_that_ask_again_get_the_remembered_look(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_use._remembered_look.cache_clear()
+    cpu_use._meter.cache_clear()
     monkeypatch.setattr(cpu_use, "_LOOK_S", 0.6)
     monkeypatch.setattr(time, "monotonic", lambda: 1e6)
     looks: list[int] = []
@@ -115,3 +126,4 @@ def test_pages_that_ask_again_get_the_remembered_look(monkeypatch: pytest.Monkey
     assert [cpu_use.foreign_cpus_now([1]), cpu_use.foreign_cpus_now([1])] == [0.5, 0.5]
     assert looks == [1]
     cpu_use._remembered_look.cache_clear()
+    cpu_use._meter.cache_clear()
