@@ -338,7 +338,7 @@ def _warnings(
     if confirmed is not None and findings.plan is not None and not findings.plan.is_split:
         prompts = count_words(len(findings.plan.search_keys), "prompt")
         said.append(
-            f"The workload has only {prompts}, so the arm was chosen and confirmed on the same: "
+            f"Only {prompts} counted, so the arm was chosen and confirmed on the same: "
             "the ratio flatters it."
         )
     considered = [a for a in (searched, confirmed) if a is not None]

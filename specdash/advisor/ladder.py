@@ -6,13 +6,13 @@ error of both predictions.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import humanize
 
 from specdash.advisor.decision import Ratio, Rung, RungName
-from specdash.domain.arms import Arm
+from specdash.domain.arms import Arm, parse_arm
 from specdash.domain.methods import METHODS
 from specdash.domain.prediction import model_half_width
 from specdash.domain.statistics import MIN_PROMPTS, PromptSample, estimate
@@ -146,7 +146,7 @@ def climb(
         if not fitting:
             rungs.append(_too_large(name, title, offered, room))
             continue
-        best = max(fitting, key=lambda f: f.value or 0.0)
+        best = best_of(fitting, forecasts)
         is_first = not any(r.state == "open" for r in rungs)
         words = _worth_it(best, best_so_far, categories or {}, mix)
         is_open = is_first or words is None
@@ -164,6 +164,29 @@ def climb(
         if is_open and (best.value or 0.0) > max(1.0, _value(best_so_far)):
             best_so_far = best
     return tuple(rungs)
+
+
+def best_of(offered: Iterable[Forecast], everything: Iterable[Forecast]) -> Forecast:
+    """The one predicted best; a chain that adds nothing to one of its parts only where all do."""
+    alone = {f.arm: f for f in everything}
+    return max(offered, key=lambda f: (adds_nothing(f, alone) is None, f.value or 0.0))
+
+
+def adds_nothing(forecast: Forecast, alone: Mapping[str, Forecast]) -> str | None:
+    """Why a chain that is no faster than one of its parts need not be measured."""
+    calls = parse_arm(forecast.arm).calls
+    if len(calls) == 1 or forecast.value is None:
+        return None
+    parts = [part for c in calls if (part := alone.get(Arm((c,)).text())) and part.value]
+    best = max(parts, key=lambda f: f.value or 0.0, default=None)
+    if best is None or best.value is None:
+        return None
+    if forecast.value > best.value * (1 + PRACTICAL_DIFFERENCE):
+        return None
+    return (
+        f"Predicted at {forecast.value:.2f}x, no practical gain over {best.arm} alone with "
+        f"{best.value:.2f}x."
+    )
 
 
 def size_words(n_bytes: int | None) -> str:

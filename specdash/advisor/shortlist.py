@@ -4,9 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specdash.advisor.decision import Rung
-from specdash.advisor.ladder import UNKNOWN_ROOM, Forecast, MemoryRoom, fits, gain_high
-from specdash.domain.arms import Arm, parse_arm
-from specdash.domain.verdict import PRACTICAL_DIFFERENCE
+from specdash.advisor.ladder import (
+    UNKNOWN_ROOM,
+    Forecast,
+    MemoryRoom,
+    adds_nothing,
+    best_of,
+    fits,
+    gain_high,
+)
 
 _FAMILIES = 3
 """At least so many kinds of arms are in a full list."""
@@ -48,7 +54,11 @@ def choose(
     too_large = {r.name for r in rungs if r.state == "too-large"}
     usable = [f for f in forecasts if f.rung in openings and fits(f, room)]
     ranked = sorted(usable, key=lambda f: (f.value is None, -(f.value or 0.0)))
-    musts = [next(f for f in ranked if f.rung == r.name) for r in rungs if r.name in openings]
+    musts = [
+        best_of((f for f in ranked if f.rung == r.name), ranked)
+        for r in rungs
+        if r.name in openings
+    ]
     best = next((f for f in ranked if f.value is not None), None)
     alone = {f.arm: f for f in ranked}
     queue = [*musts, *(f for f in _by_family(ranked, most // _FAMILIES) if f not in musts)]
@@ -62,7 +72,7 @@ def choose(
     for forecast in queue:
         reason = None
         if forecast not in musts:
-            reason = _hopeless(forecast, best, categories, mix) or _adds_nothing(forecast, alone)
+            reason = _hopeless(forecast, best, categories, mix) or adds_nothing(forecast, alone)
         if reason is None and len(chosen) >= most:
             reason = f"{most} arms are measured, and others are predicted better."
         if reason is None and chosen and cost_s(forecast) > left_s:
@@ -109,20 +119,3 @@ def _hopeless(
     if best is not None and over_best is not None and over_best < 1:
         return f"Predicted at {forecast.value:.2f}x, too far below the best with {best.value:.2f}x."
     return None
-
-
-def _adds_nothing(forecast: Forecast, alone: Mapping[str, Forecast]) -> str | None:
-    """Why a chain that is no faster than one of its parts need not be measured."""
-    calls = parse_arm(forecast.arm).calls
-    if len(calls) == 1 or forecast.value is None:
-        return None
-    parts = [part for c in calls if (part := alone.get(Arm((c,)).text())) and part.value]
-    best = max(parts, key=lambda f: f.value or 0.0, default=None)
-    if best is None or best.value is None:
-        return None
-    if forecast.value > best.value * (1 + PRACTICAL_DIFFERENCE):
-        return None
-    return (
-        f"Predicted at {forecast.value:.2f}x, no practical gain over {best.arm} alone with "
-        f"{best.value:.2f}x."
-    )

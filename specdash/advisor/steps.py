@@ -73,13 +73,14 @@ def load_context(session: Session, advice: AdviceView) -> Context:
     question = Question.from_json(advice.request)
     workload = get_workload(session, question.workload_id)
     jobs = [job_of(session, experiment_id) for experiment_id in advice.experiment_ids]
+    mix = dict(question.mix or workload.weights)
     return Context(
         advice=advice,
         question=question,
         target=get_model(session, question.target_model_id),
         drafts=tuple(get_model(session, model_id) for model_id in question.draft_ids),
-        split=split_prompts({p.key: p.category for p in workload.prompts}),
-        mix=dict(question.mix or workload.weights),
+        split=split_prompts({p.key: p.category for p in workload.prompts}, mix),
+        mix=mix,
         used_s=advice.lost_s + math.fsum(map(job_seconds, jobs)),
     )
 

@@ -38,6 +38,6 @@ class JobProgress:
         self._said = now
         count = f" {job.done}/{job.total}" if job.total else ""
         if job.position is not None and job.position > 1:
-            count = f", {job.position - 1} before it"
+            count = f", {job.position - 1} queued before it"
         eta = f", about {job.eta_s:.0f} s left" if job.eta_s and job.state == "running" else ""
         say(f"job {job.job_id}: {job.phase or job.state}{count}{eta}")

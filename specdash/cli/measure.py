@@ -13,7 +13,7 @@ from specdash.cli.results import ComparedPair, comparison_document, report_docum
 from specdash.domain.comparing import Basis
 from specdash.errors import SpecdashError, UsageError
 from specdash.settings import Settings, load_settings
-from specdash.store.enqueue import Queued, queue_experiment
+from specdash.store.enqueue import Queued, check_workload, queue_experiment
 from specdash.store.experiment_request import ExperimentRequest, check_numbers
 from specdash.store.queries import (
     experiment_report,
@@ -35,6 +35,8 @@ _SAID = {"ok": "", "warn": "Warning: ", "error": "Error: "}
 def _enqueue(store: Engine, settings: Settings, wish: Wish) -> Queued:
     request = build_request(store, settings, wish)
     check_numbers(request)
+    with read_session(store) as session:
+        check_workload(session, request)
     _say_checks(store, request)
     return queue_experiment(store, request)
 

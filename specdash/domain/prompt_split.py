@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from specdash.domain.statistics import MIN_PROMPTS
+from specdash.domain.statistics import MIN_PROMPTS, mix_shares
 
 SPLIT_FROM_PROMPTS = 2 * MIN_PROMPTS
 """Fewer prompts cannot be shared: each side needs three for an interval."""
@@ -20,14 +20,24 @@ class PromptSplit:
     confirm: tuple[str, ...]
     is_split: bool
 
+    @property
+    def n_prompts(self) -> int:
+        """Prompts on any side."""
+        return len({*self.search, *self.confirm})
 
-def split_prompts(categories: Mapping[str, str]) -> PromptSplit:
+
+def split_prompts(
+    categories: Mapping[str, str], mix: Mapping[str, float] | None = None
+) -> PromptSplit:
     """About a third of the prompts to search with; ``categories`` is key -> category, in order.
 
+    Prompts of categories that have no part in the mix are on neither side: nothing rests on them.
     The category with most left gives the next one to the search. Once the search has three, every
     category that can keeps three for the confirmation. On each side categories take turns, so that
     a search that ends early has seen them all.
     """
+    shares = mix_shares(dict.fromkeys(categories.values()), mix)
+    categories = {key: c for key, c in categories.items() if shares[c] > 0}
     if len(categories) < SPLIT_FROM_PROMPTS:
         everything = alternate(categories)
         return PromptSplit(everything, everything, is_split=False)

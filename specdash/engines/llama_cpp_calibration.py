@@ -161,28 +161,39 @@ class _Series:
         )
 
     def _round(self, depth: int, widths: Sequence[int], look: _Look) -> None:
+        """Every width once, and after each wider one a pass of one token.
+
+        That is the unit of every ratio, so its error is in all of them. It follows passes of the
+        target, as it does in a run; a wide one follows what the drafts did, where there are any.
+        """
         for width in widths:
+            look.add(_Point(_TARGET, depth, width), self._target_s(depth, width))
+            if width > 1:
+                look.add(_Point(_TARGET, depth, 1), self._target_s(depth, 1))
+            if width not in _DRAFT_WIDTHS:
+                continue
             for model, context in self.contexts.items():
-                if model == _TARGET:
-                    tokens = self.prefix[depth : depth + width]
-                    seconds = _pass_s(context, tokens, depth, all_rows=True)
-                elif width == 1:
-                    tokens = self.prefix[depth : depth + _DRAFTED]
-                    seconds = _draft_s(context, tokens, depth) / len(tokens)
-                elif width in _DRAFT_WIDTHS:
-                    tokens = self.prefix[depth : depth + width]
-                    seconds = _pass_s(context, tokens, depth, all_rows=False)
-                else:
-                    continue
-                look.add(_Point(model, depth, width), seconds)
+                if model != _TARGET:
+                    look.add(_Point(model, depth, width), self._draft_s(context, depth, width))
+
+    def _target_s(self, depth: int, width: int) -> float:
+        tokens = self.prefix[depth : depth + width]
+        return _pass_s(self.contexts[_TARGET], tokens, depth, all_rows=True)
+
+    def _draft_s(self, context: LlamaContext, depth: int, width: int) -> float:
+        """One drafted token, or a pass by which a draft takes in what was checked."""
+        if width > 1:
+            tokens = self.prefix[depth : depth + width]
+            return _pass_s(context, tokens, depth, all_rows=False)
+        tokens = self.prefix[depth : depth + _DRAFTED]
+        return _drafting_s(context, tokens, depth) / len(tokens)
 
     def _drift(self, look: _Look) -> float:
         """The first point once more, at the end."""
-        target, depth = self.contexts[_TARGET], self.depths[0]
-        _drop(target, depth)
-        tokens = self.prefix[depth : depth + 1]
+        depth = self.depths[0]
+        _drop(self.contexts[_TARGET], depth)
         n_passes = _DRIFT_LOOKS * self.repeats
-        again = [_pass_s(target, tokens, depth, all_rows=True) for _ in range(n_passes + 1)]
+        again = [self._target_s(depth, 1) for _ in range(n_passes + 1)]
         return _typical(again[1:]) / _typical(look.seconds[_Point(_TARGET, depth, 1)]) - 1
 
 
@@ -208,7 +219,7 @@ def _pass_s(context: LlamaContext, tokens: Sequence[int], depth: int, *, all_row
     return perf_counter() - began
 
 
-def _draft_s(context: LlamaContext, tokens: Sequence[int], depth: int) -> float:
+def _drafting_s(context: LlamaContext, tokens: Sequence[int], depth: int) -> float:
     """Tokens one by one, as ``draft-simple`` drafts: a small model then finds itself in cache."""
     began = perf_counter()
     for position, token in enumerate(tokens, start=depth):

@@ -95,7 +95,7 @@ def find_similar(session: Session, request: ExperimentRequest) -> Sequence[int]:
 
 
 def _queue(session: Session, request: ExperimentRequest) -> Queued:
-    n_prompts = _check_workload(session, request)
+    n_prompts = check_workload(session, request)
     server = _server(session, request)
     target = get_model(session, request.target_model_id)
     check_place(request.engine, server, target)
@@ -163,8 +163,8 @@ def _named_arms(request: ExperimentRequest) -> ExperimentRequest:
     return replace(request, arms=tuple(with_baseline(list(request.arms))))
 
 
-def _check_workload(session: Session, request: ExperimentRequest) -> int:
-    """Number of prompts to run."""
+def check_workload(session: Session, request: ExperimentRequest) -> int:
+    """Number of prompts to run; :class:`UsageError` where the workload cannot give them."""
     workload = session.get(WorkloadVersion, request.workload_id)
     if workload is None:
         raise NotFoundError(f"There is no workload {request.workload_id}.")

@@ -245,19 +245,19 @@ def _settings(target: ModelView) -> tuple[str, GenerationSettings]:
     )
 
 
-def _effect(question: Question, workload: WorkloadView, target: ModelView) -> str:
-    """What the confirmation can tell apart, and on how many prompts."""
-    categories = {p.key: p.category for p in data.workload(workload.workload_id).prompts}
-    keys = split_prompts(categories).confirm
+def _effect(
+    question: Question, workload: WorkloadView, target: ModelView, categories: Sequence[str]
+) -> str:
+    """What a confirmation on prompts of these categories can tell apart."""
     planned = Planned(
         workload=workload.name,
         methods=None,
-        categories=tuple(categories[key] for key in keys),
+        categories=tuple(categories),
         weights=question.mix or workload.weights,
         rounds=most_confirm_rounds(question.budget_s),
     )
     words = effect_words(data.history(results_here(target.name)), planned)
-    return f"on the {fmt.plural(len(keys), 'prompt')} of the confirmation, {words}"
+    return f"on the {fmt.plural(len(categories), 'prompt')} of the confirmation, {words}"
 
 
 def _plan(
@@ -266,12 +266,15 @@ def _plan(
     st.subheader("What it will do")
     st.markdown("\n".join(f"{i}. {m.plain()}" for i, m in enumerate(plan_steps(), start=1)))
     offered = fmt.plural(len(drafts), "draft model") if drafts else "no draft model"
+    categories = {p.key: p.category for p in data.workload(workload.workload_id).prompts}
+    split = split_prompts(categories, question.mix or workload.weights)
+    effect = _effect(question, workload, target, [categories[key] for key in split.confirm])
     st.caption(
         f"At most {fmt.seconds(question.budget_s)}, with {offered} on offer and "
-        f"{fmt.plural(workload.n_prompts, 'prompt')}. You may close this page: the worker goes on, "
+        f"{fmt.plural(split.n_prompts, 'prompt')}. You may close this page: the worker goes on, "
         "and the address of the answer stays."
     )
-    st.caption(f"**Smallest effect** · {fmt.plain(_effect(question, workload, target))}")
+    st.caption(f"**Smallest effect** · {fmt.plain(effect)}")
     st.button(
         "Ask the advisor",
         icon=":material/explore:",

@@ -10,7 +10,7 @@ from specdash.store.views import HistoryRow
 from specdash.ui import format as fmt
 from specdash.ui.palette import OFF_COLOR, TEMPLATE, arm_labels, arm_styles, label, legend_px
 
-_LEAST_ROOM = timedelta(hours=12)
+_LEAST_ROOM = timedelta(minutes=5)
 
 
 def series(rows: Sequence[HistoryRow]) -> dict[tuple[str, ...], list[HistoryRow]]:

@@ -43,14 +43,23 @@ def examine(settings: Settings) -> list[Examination]:
         ("GPU", _gpu),
     )
     found = []
+    told: dict[str, str] = {}
     for name, look in looks:
         try:
             found.append(look(settings))
-        except SpecdashError as error:
-            found.append(Examination(name, "error", str(error)))
-        except OperationalError as error:
-            found.append(Examination(name, "error", f"The database did not answer: {error.orig}."))
+        except (SpecdashError, OperationalError) as error:
+            cause = _cause(error)
+            first = told.setdefault(cause, name)
+            found.append(
+                Examination(name, "error", cause if first == name else f"As for the {first}.")
+            )
     return found
+
+
+def _cause(error: SpecdashError | OperationalError) -> str:
+    if isinstance(error, OperationalError):
+        return f"The database did not answer: {error.orig}."
+    return str(error)
 
 
 def _program(_settings: Settings) -> Examination:

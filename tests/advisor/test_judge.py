@@ -370,7 +370,7 @@ def test_a_workload_too_small_to_share_says_so() -> None:
     found = decide_advice(_findings(search, search, plan=_plan(is_split=False)))
     assert (found.kind, found.is_confirmed) == ("use", False)
     assert found.warnings == (
-        "The workload has only 3 prompts, so the arm was chosen and confirmed on the same: the "
+        "Only 3 prompts counted, so the arm was chosen and confirmed on the same: the "
         "ratio flatters it.",
     )
 
@@ -379,7 +379,7 @@ def test_a_single_prompt_is_one_prompt() -> None:
     one = replace(_plan(is_split=False), search_keys=("p0",), confirm_keys=("p0",))
     search = _summaries([OFF[:1], _times(1.8)[:1]])
     warnings = decide_advice(_findings(search, search, plan=one)).warnings
-    assert warnings[0].startswith("The workload has only 1 prompt, so")
+    assert warnings[0].startswith("Only 1 prompt counted, so")
 
 
 def test_a_rung_that_the_engine_refused_says_its_reason() -> None:

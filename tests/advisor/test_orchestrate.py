@@ -193,7 +193,7 @@ def test_too_few_prompts_are_not_shared_and_it_says_so(desk: Desk) -> None:
     advice = desk.follow(desk.ask(n_prompts=3))
     decision = decision_of(advice)
     assert (decision.kind, decision.is_confirmed) == ("use", False)
-    assert "The workload has only 3 prompts" in " ".join(decision.warnings)
+    assert "Only 3 prompts counted" in " ".join(decision.warnings)
 
 
 def test_a_budget_of_six_seconds_keeps_what_it_has_and_says_so(desk: Desk) -> None:

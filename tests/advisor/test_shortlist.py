@@ -94,6 +94,7 @@ def test_a_chain_is_measured_only_where_it_may_beat_its_parts() -> None:
         forecast("ngram-mod+ngram-simple", 1.61),
     ]
     found = _choose(grid)
+    assert climb(grid)[0].best_arm == "ngram-simple+ngram-mod"
     assert [f.arm for f in found.chosen] == ["ngram-simple+ngram-mod", "ngram-mod", "ngram-simple"]
     assert [(s.forecast.arm, s.reason) for s in found.skipped] == [
         (
@@ -101,3 +102,24 @@ def test_a_chain_is_measured_only_where_it_may_beat_its_parts() -> None:
             "Predicted at 1.61x, no practical gain over ngram-mod alone with 1.60x.",
         )
     ]
+
+
+def test_a_chain_that_adds_nothing_is_not_the_best_of_its_rung_either() -> None:
+    grid = [
+        forecast("ngram-mod", 1.60),
+        forecast("ngram-simple", 1.50),
+        forecast("ngram-simple+ngram-mod", 1.62),
+    ]
+    assert climb(grid)[0].best_arm == "ngram-mod"
+    assert [f.arm for f in _choose(grid).chosen] == ["ngram-mod", "ngram-simple"]
+
+
+def test_where_every_arm_of_a_rung_adds_nothing_its_best_is_measured() -> None:
+    grid = [
+        forecast("ngram-mod", 1.60),
+        forecast("draft-simple:model=d", 1.70, memory_bytes=200 * MIB),
+        forecast("ngram-mod+draft-simple:model=d", 1.71, memory_bytes=200 * MIB),
+    ]
+    chain = climb(grid)[2]
+    assert (chain.state, chain.best_arm) == ("open", "ngram-mod+draft-simple:model=d")
+    assert "ngram-mod+draft-simple:model=d" in [f.arm for f in _choose(grid).chosen]

@@ -334,7 +334,7 @@ def test_a_recommendation_for_people_says_the_answer_first(
     assert answer.status == 0, answer.err
     lines = answer.out.splitlines()
     assert lines[0].startswith("Use ngram-simple:")
-    assert "The workload has only 4 prompts" in lines[1]
+    assert "Only 4 prompts counted" in lines[1]
     assert "  Mix: all categories alike." in lines
     assert any(line.startswith(f"  Measured on {platform.node()}") for line in lines)
     assert any(line.startswith("  Still holds: yes. Test again when") for line in lines)

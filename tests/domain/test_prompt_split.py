@@ -40,6 +40,18 @@ def test_under_six_prompts_both_sides_are_all_of_them() -> None:
     assert split_prompts(few) == PromptSplit(("p0", "p2", "p1"), ("p0", "p2", "p1"), is_split=False)
 
 
+def test_categories_without_a_part_in_the_mix_are_on_neither_side() -> None:
+    split = split_prompts(TWELVE, {"a": 2.0, "b": 1.0, "c": 0.0})
+    assert {TWELVE[key] for key in (*split.search, *split.confirm)} == {"a", "b"}
+    assert (len(split.search), len(split.confirm), split.n_prompts) == (3, 5, 8)
+
+
+def test_a_mix_that_leaves_few_prompts_is_not_shared() -> None:
+    split = split_prompts(TWELVE, {"a": 1.0})
+    assert split == PromptSplit(split.search, split.search, is_split=False)
+    assert (split.n_prompts, {TWELVE[key] for key in split.search}) == (4, {"a"})
+
+
 def test_categories_take_turns() -> None:
     assert alternate({"a1": "a", "a2": "a", "a3": "a", "b1": "b"}) == ("a1", "b1", "a2", "a3")
     assert alternate({}) == ()

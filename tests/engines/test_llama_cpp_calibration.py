@@ -1,6 +1,6 @@
 """Calibration of tiny models: what is measured, what is left behind, and what is refused."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from specdash.domain.calibration import CalibrationPlan
 from specdash.domain.workload import Prompt
 from specdash.engines.base import CalibratingEngine, GenerationSettings, ModelFile
 from specdash.engines.llama_cpp import LlamaCppEngine
+from specdash.engines.llama_cpp_context import LlamaContext
 from specdash.errors import UnsupportedError, UsageError
 
 _PLAN = CalibrationPlan(
@@ -104,3 +105,23 @@ def test_draft_that_does_not_fit_is_left_out(
 def test_empty_text_is_refused(engine: LlamaCppEngine) -> None:
     with pytest.raises(UsageError, match="needs a text"):
         engine.calibrate([], _PLAN, lambda _share: None)
+
+
+def test_after_every_wider_pass_one_token_is_timed_again(
+    engine: LlamaCppEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specdash.engines import llama_cpp_calibration
+
+    widths: list[int] = []
+    time_pass = llama_cpp_calibration._pass_s
+
+    def spy(context: LlamaContext, tokens: Sequence[int], depth: int, *, all_rows: bool) -> float:
+        if all_rows:  # the target's
+            widths.append(len(tokens))
+        return time_pass(context, tokens, depth, all_rows=all_rows)
+
+    monkeypatch.setattr(llama_cpp_calibration, "_pass_s", spy)
+    plan = replace(_PLAN, depths=(16,), repeats=1)
+    engine.calibrate([70, 80, 90], plan, lambda _share: None)
+    up = [1, 2, 1, 3, 1, 24, 1, 64, 1]
+    assert widths[: 5 + len(up)] == [3, 1, 2, 1, 1, *up]  # the warm-up leaves wide ones out

@@ -90,9 +90,13 @@ def test_only_the_newest_comparisons_count(
 
 def test_doctor_goes_on_without_a_database(tmp_path: Path) -> None:
     settings = load_settings().model_copy(update={"data_dir": tmp_path / "absent"})
-    levels = {name: look.level for name, look in _looks(settings).items()}
-    assert levels["database"] == levels["self-check"] == "error"
-    assert levels["memory"] == "ok"
+    looks = _looks(settings)
+    assert looks["memory"].level == "ok"
+    failed = [look for look in looks.values() if look.level == "error"]
+    assert failed[0].name == "database"
+    assert str(settings.resolved_data_dir) in failed[0].text
+    assert len(failed) > 1
+    assert {look.text for look in failed[1:]} == {"As for the database."}
 
 
 def _looks(settings: Settings) -> dict[str, Examination]:

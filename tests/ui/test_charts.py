@@ -1,6 +1,6 @@
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -239,6 +239,15 @@ def test_other_build_flags_of_one_version_break_a_line_visibly() -> None:
     drawn = spec(trend_figure(rows, [rows[0].arm]))
     assert len(drawn["data"]) == 1
     assert [a.get("text") for a in drawn["layout"]["annotations"]] == ["other build flags"]
+
+
+def test_results_of_one_minute_are_not_lost_on_the_axis_of_a_day() -> None:
+    rows = [history_row(), history_row(measured_at=NOON + timedelta(minutes=1))]
+    start, end = (
+        datetime.fromisoformat(moment)
+        for moment in spec(trend_figure(rows, [rows[0].arm]))["layout"]["xaxis"]["range"]
+    )
+    assert timedelta(minutes=2) < end - start < timedelta(minutes=30)
 
 
 def test_lines_of_two_engines_are_told_apart_by_name() -> None:

@@ -299,6 +299,20 @@ def test_an_unknown_filter_value_is_ignored(seeded: Engine) -> None:
     assert "**2 of 2** results shown" in everything(app)
 
 
+def test_an_address_with_an_arm_that_is_not_here_says_so(seeded: Engine) -> None:
+    here = "1 · seeded · off · scripted"
+    assert "was not measured here" not in everything(open_page(nav.COMPARE, a=here))
+    app = open_page(nav.COMPARE, a=here, b="9 · gone · off · scripted")
+    assert "The address names 9 · gone · off · scripted, which was" in everything(app)
+    assert "Choose two arms" in everything(app)
+
+
+def test_the_filters_are_open_where_one_is_set(seeded: Engine) -> None:
+    folded, opened = (open_page(nav.HISTORY, **set_) for set_ in ({}, {"h_state": "failed"}))
+    assert [e.proto.expanded for e in folded.expander if e.label == "Filters"] == [False]
+    assert [e.proto.expanded for e in opened.expander if e.label == "Filters (1 set)"] == [True]
+
+
 def test_two_arms_compare_with_a_ratio_and_swap(seeded: Engine) -> None:
     arm = "ngram-simple:size_n=3,size_m=8"
     app = open_page(

@@ -141,7 +141,14 @@ def _page() -> None:
         )  # fmt: skip
         st.page_link(nav.HOME, label="Run the demo", icon=":material/rocket_launch:")
         return
+    strange = [text for key in ("a", "b") if (text := st.query_params.get(key)) not in (None, *found)]
     first, second = _choose(found)
+    if strange:  # the fields drop what they do not know, and the address with it
+        st.info(
+            f"The address names {fmt.plain(fmt.listing(strange))}, which was not measured here. "
+            "The link may be old, or of another database.",
+            icon=":material/link_off:",
+        )
     if first is None or second is None:
         st.caption("Choose two arms. The address keeps them, so that it can be sent to others.")
         return

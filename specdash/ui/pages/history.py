@@ -19,6 +19,7 @@ _FILTERS = (
     ("states", "h_state", "State"),
     ("tags", "h_tag", "Tag"),
 )
+_KEYS = (*(key for _, key, _ in _FILTERS), "h_since", "h_until")
 _PAGE_SIZE = 50
 _COMPARED = 2
 _COUNTS_SHOWN = 3
@@ -35,7 +36,10 @@ def _reset() -> None:
 
 def _filters(facets: Mapping[str, Mapping[str, int]]) -> HistoryFilter:
     chosen: dict[str, tuple[str, ...]] = {}
-    with st.expander("Filters", icon=":material/filter_alt:", expanded=True):
+    n_set = sum(key in st.query_params for key in _KEYS)
+    # Open where something is set: what hides results must not be hidden itself.
+    title = f"Filters ({n_set} set)" if n_set else "Filters"
+    with st.expander(title, icon=":material/filter_alt:", expanded=n_set > 0, key="h_filters"):
         with st.grid(4, min_column_width=180):
             for name, key, title in _FILTERS:
                 counts = facets.get(name, {})
