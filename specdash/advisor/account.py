@@ -39,6 +39,11 @@ def range_words(ratio: Ratio) -> str:
     return f"{ratio.value:.2f}x, between {ratio.low:.2f}x and {ratio.high:.2f}x ({size})"
 
 
+def together_at(n_arms: int) -> float:
+    """Level of each of so many intervals that hold together at 95 % (Bonferroni)."""
+    return 1 - 0.05 / max(n_arms, 1)
+
+
 def clean_samples(prompts: Iterable[PromptRatio]) -> list[PromptSample]:
     """Prompts whose texts do not repeat themselves, as the statistics take them."""
     return [
@@ -49,13 +54,13 @@ def clean_samples(prompts: Iterable[PromptRatio]) -> list[PromptSample]:
 
 
 def clean_ratio_over(
-    prompts: Iterable[PromptRatio], mix: Mapping[str, float] | None
+    prompts: Iterable[PromptRatio], mix: Mapping[str, float] | None, level: float = 0.95
 ) -> Ratio | None:
     """The ratio over prompts whose texts do not repeat themselves; ``None`` without any."""
     result = estimate(clean_samples(prompts), mix)
     if result is None:
         return None
-    return Ratio(result.ratio, *across_prompts(result), result.n)
+    return Ratio(result.ratio, *across_prompts(result, level), result.n)
 
 
 def category_results(
@@ -134,10 +139,16 @@ def cut_short_words(steps: Sequence[tuple[Step, CutShort]], budget_s: float) -> 
 
 
 def settle_candidates(
-    plan: SearchPlan, search: Sequence[ArmSummary], mix: Mapping[str, float]
+    plan: SearchPlan,
+    search: Sequence[ArmSummary],
+    confirm: Sequence[ArmSummary],
+    mix: Mapping[str, float],
 ) -> tuple[Candidate, ...]:
     """The plan's candidates with what became of them; their ratios without repeating texts."""
     measured = {a.text: a for a in search}
+    finalists = [a for a in confirm if not a.is_baseline and a.n_runs]
+    level = together_at(len(finalists))
+    confirmed = {a.text: clean_ratio_over(a.prompts, mix, level) for a in finalists}
     found = []
     for candidate in plan.candidates:
         summary = measured.get(candidate.arm)
@@ -152,6 +163,7 @@ def settle_candidates(
                     status=summary.status,
                     reason=summary.reason,
                     measured=clean_ratio_over(summary.prompts, mix),
+                    confirmed=confirmed.get(candidate.arm),
                     is_tied=bool(summary.tied_with_best),
                 )
             )

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from sqlmodel import Session
 
-from specdash.advisor.account import CutShort, clean_samples, cut_short_words
+from specdash.advisor.account import CutShort, clean_samples, cut_short_words, together_at
 from specdash.advisor.calibration import rough_words
+from specdash.advisor.choosing import settles
 from specdash.advisor.decision import Decision, Evidence, Step
 from specdash.advisor.expiry import computer, key_fields
-from specdash.advisor.judge import Findings, decide_advice, settles
+from specdash.advisor.judge import Findings, decide_advice
 from specdash.advisor.launch import Files, launches
 from specdash.advisor.plan import SearchPlan
-from specdash.advisor.steps import Context, searched_winner, step_summaries
+from specdash.advisor.steps import Context, finalists_of, step_summaries
 from specdash.domain.arms import OFF_ARM, parse_arm
 from specdash.domain.power import detectable_again
 from specdash.domain.statistics import MIN_PROMPTS, estimate
@@ -56,7 +57,7 @@ def conclude(
     )
     return replace(
         decision,
-        smallest_gain=_smallest_gain(session, context, decision.considered_arm),
+        smallest_gain=_smallest_gain(session, context, decision),
         warnings=(*decision.warnings, *rough_words(session, context.advice)),
         evidence=evidence,
         key_fields=evidence[-1].key_fields if evidence else {},
@@ -74,14 +75,16 @@ def _drafts_of(decision: Decision, context: Context) -> list[ModelView]:
     return [by_name[name] for name in names if name in by_name]
 
 
-def _smallest_gain(session: Session, context: Context, considered: str | None) -> float | None:
-    """From the spread that the confirmation of this arm found; ``None`` without one."""
+def _smallest_gain(session: Session, context: Context, decision: Decision) -> float | None:
+    """From the spread that the confirmation of its arm found; ``None`` without one."""
     summaries = step_summaries(session, context, context.advice.confirm_experiment_id)
-    confirmed = next((a for a in summaries if a.text == considered), None)
+    confirmed = next((a for a in summaries if a.text == decision.considered_arm), None)
     if confirmed is None:
         return None
     result = estimate(clean_samples(confirmed.prompts), context.mix)
-    effect = detectable_again(result) if result is not None and result.n >= MIN_PROMPTS else None
+    if result is None or result.n < MIN_PROMPTS:
+        return None
+    effect = detectable_again(result, together_at(decision.n_finalists))
     return None if effect is None else math.expm1(effect + math.log1p(PRACTICAL_DIFFERENCE))
 
 
@@ -99,8 +102,8 @@ def _cut_short(
         if context.advice.search_experiment_id is None and plan.arms:
             steps.append(("search", "left out"))
         elif context.advice.confirm_experiment_id is None:
-            winner = searched_winner(session, context, plan)
-            if winner is not None and not settles(winner.ratio):
+            finalists = finalists_of(session, context, plan)
+            if finalists and not settles(finalists[0].ratio):
                 steps.append(("confirm", "left out"))
     words = cut_short_words(steps, context.question.budget_s)
     return [words] if words is not None else []

@@ -61,6 +61,8 @@ class Candidate:
     predicted: Ratio | None = None
     measured: Ratio | None = None
     """In the search."""
+    confirmed: Ratio | None = None
+    """On the prompts of the confirmation; its limits hold for all finalists together."""
     memory_bytes: int | None = None
     """On top of the target alone."""
     is_tied: bool = False
@@ -138,7 +140,9 @@ class Decision:
     ratio: Ratio | None = None
     """Of the considered arm, from the confirmation, else from the search."""
     is_confirmed: bool = False
-    """Whether ``ratio`` comes from prompts that were not used to choose the arm."""
+    """Whether ``ratio`` comes from prompts that were not used to choose the finalists."""
+    n_finalists: int = 1
+    """Arms that were confirmed side by side; the limits of ``ratio`` allow for taking the best."""
     smallest_gain: float | None = None
     """Share by which an arm must be faster to be called so by such a confirmation, 4 times in 5."""
     total_time_ratio: float | None = None

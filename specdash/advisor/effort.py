@@ -22,6 +22,12 @@ def most_confirm_rounds(budget_s: float) -> int:
     return _scaled(_CONFIRM_ROUNDS, budget_s)
 
 
+def finalists_in(seconds: float, off_s: float, found: int) -> int:
+    """How many of the arms found are confirmed: as many as one round with ``off`` has time for."""
+    fitting = int(seconds / off_s) - 1 if off_s > 0 else found
+    return min(max(fitting, 1), found)
+
+
 def rounds_in(seconds: float, per_round_s: float, most: int) -> int:
     """Whole rounds that fit, at least one and at most ``most``."""
     if per_round_s <= 0:

@@ -13,17 +13,23 @@ from specdash.advisor.account import (
     sign_warning,
     text_warnings,
 )
+from specdash.advisor.choosing import (
+    Choice,
+    Pick,
+    choose,
+    clean_ratio,
+    find_finalists,
+    gains_little,
+    least_slow,
+    may_gain,
+    settles,
+)
 from specdash.advisor.decision import CategoryResult, Decision, Kind, Ratio
 from specdash.advisor.ladder import size_words
 from specdash.advisor.plan import SearchPlan
-from specdash.domain.arms import OFF, parse_arm
-from specdash.domain.methods import METHODS
+from specdash.domain.arms import OFF
 from specdash.domain.records import ArmSummary
-from specdash.domain.verdict import PRACTICAL_DIFFERENCE, Verdict, decide
-
-_LITTLE = 1.10
-_SAME_MEMORY = 64 << 20
-"""Memory prices closer than this are the same price."""
+from specdash.domain.verdict import Verdict, decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,93 +49,26 @@ class Findings:
     decided_at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """The best drafting arm of a search."""
-
-    summary: ArmSummary
-    ratio: Ratio
-    tied: tuple[str, ...]
-    """All arms that cannot be told from the fastest, ``off`` too."""
-
-
-def pick(
-    search: Sequence[ArmSummary],
-    memory: Mapping[str, int | None] | None = None,
-    mix: Mapping[str, float] | None = None,
-) -> Pick | None:
-    """``None`` when nothing that was measured could win.
-
-    Among arms that tie with the fastest and come within a practical difference of it, the cheapest
-    in memory is picked, then the simplest. A tie that only noise makes is no reason to give up
-    speed, so arms further below are told and not picked.
-    """
-    able = [
-        (summary, ratio)
-        for summary in search
-        if not summary.is_baseline and (ratio := clean_ratio(summary, mix)) is not None
-    ]
-    if not able:
-        return None
-    worth = {summary.text: _rank_value(summary, ratio, mix) for summary, ratio in able}
-    leader = max(able, key=lambda pair: worth[pair[0].text])[0]
-    least = worth[leader.text] / (1 + PRACTICAL_DIFFERENCE)
-    close = [
-        pair
-        for pair in able
-        if worth[pair[0].text] >= least and (pair[0].tied_with_best is not False)
-    ] or [pair for pair in able if pair[0] is leader]
-    summary, ratio = min(
-        close, key=lambda pair: (*_price(pair[0].text, memory or {}), -worth[pair[0].text])
-    )
-    rivals = [*(s for s in search if s.is_baseline), *(s for s, _ in able)]
-    return Pick(summary, ratio, tuple(s.text for s in rivals if s.tied_with_best))
-
-
-def _least_slow(search: Sequence[ArmSummary], mix: Mapping[str, float] | None) -> Pick | None:
-    """Where all arms left the search because off is faster: the best of them."""
-    slow = [
-        Pick(a, ratio, ())
-        for a in search
-        if a.status == "partial"
-        and (ratio := clean_ratio_over(a.prompts, mix)) is not None
-        and decide(ratio.low, ratio.high) is Verdict.SLOWER
-    ]
-    return max(slow, key=lambda p: p.ratio.value, default=None)
-
-
-def clean_ratio(summary: ArmSummary, mix: Mapping[str, float] | None = None) -> Ratio | None:
-    """The ratio over prompts without a repeating text; ``None`` for an arm that may not win."""
-    if summary.status != "measured" or summary.n_suspect:
-        return None
-    return clean_ratio_over(summary.prompts, mix)
-
-
-def settles(ratio: Ratio) -> bool:
-    """Whether a search already says that nothing gains, so that there is nothing to confirm."""
-    verdict = decide(ratio.low, ratio.high)
-    return verdict in (Verdict.SLOWER, Verdict.NO_DIFFERENCE) or _gains_little(ratio)
-
-
 def decide_advice(findings: Findings) -> Decision:
     """The answer; evidence, machine and launch commands are added by who knows them."""
     memory = {c.arm: c.memory_bytes for c in findings.plan.candidates} if findings.plan else {}
-    found = pick(findings.search, memory, findings.mix) or _least_slow(
-        findings.search, findings.mix
-    )
-    confirmed = None
-    if found is not None:
-        confirmed = next((a for a in findings.confirm if a.text == found.summary.text), None)
-    kind, ratio, words = _answer(findings, found, confirmed)
+    finalists = find_finalists(findings.search, memory, findings.mix)
+    choice = choose(finalists, findings.confirm, memory, findings.mix)
+    if choice is None and (slow := least_slow(findings.search, findings.mix)) is not None:
+        choice = Choice(slow)
+    kind, ratio, words = _answer(findings, choice)
     has_own_prompts = findings.plan is not None and findings.plan.is_split
-    summary = confirmed if confirmed is not None and confirmed.n_runs else None
-    searched = found.summary if found else None
+    searched = choice.pick.summary if choice else None
+    summary = choice.confirmed if choice else None
     categories = category_results(searched, summary, findings.mix)
     candidates = (
-        settle_candidates(findings.plan, findings.search, findings.mix) if findings.plan else ()
+        settle_candidates(findings.plan, findings.search, findings.confirm, findings.mix)
+        if findings.plan
+        else ()
     )
-    considered = found.summary.text if found else None
+    considered = searched.text if searched else None
     price = memory.get(considered) if considered else None
+    confirmed = sum(c.confirmed is not None for c in candidates)
     return Decision(
         kind=kind,
         sentence=words,
@@ -139,10 +78,12 @@ def decide_advice(findings: Findings) -> Decision:
         considered_arm=considered,
         ratio=ratio,
         is_confirmed=has_own_prompts
+        and choice is not None
         and summary is not None
-        and ratio == clean_ratio(summary, findings.mix),
-        total_time_ratio=_total_time(found, summary),
-        tied=_ties(found, kind),
+        and ratio == clean_ratio(summary, findings.mix, choice.level),
+        n_finalists=max(confirmed, 1),
+        total_time_ratio=_total_time(choice),
+        tied=_ties(choice, kind),
         memory_bytes=price,
         memory_words=size_words(price) if considered else "",
         categories=categories,
@@ -157,18 +98,17 @@ def decide_advice(findings: Findings) -> Decision:
     )
 
 
-def _answer(
-    findings: Findings, found: Pick | None, confirmed: ArmSummary | None
-) -> tuple[Kind, Ratio | None, str]:
+def _answer(findings: Findings, choice: Choice | None) -> tuple[Kind, Ratio | None, str]:
     where = f"on {findings.workload}"
-    if found is None:
+    if choice is None:
         if not any(a.status == "measured" for a in findings.search if not a.is_baseline):
             return "not-measured", None, _not_measured(findings)
         return "leave-off", None, f"Leave it off {where}: {_none_may_win(findings.search)}"
-    name = found.summary.text
-    if confirmed is None or not confirmed.n_runs:
-        return _from_search(found, where)
-    ratio = clean_ratio(confirmed, findings.mix)
+    searched, confirmed = choice.pick.summary, choice.confirmed
+    name = searched.text
+    if confirmed is None:
+        return _from_search(choice.pick, where)
+    ratio = clean_ratio(confirmed, findings.mix, choice.level)
     if ratio is None:
         why = (
             "its text differs from off by more than rounding"
@@ -187,8 +127,8 @@ def _answer(
         )
     if verdict is not Verdict.FASTER:
         # No arm is chosen by this, so the prompts of the search may say it too.
-        by_id = {p.prompt_id: p for p in (*found.summary.prompts, *confirmed.prompts)}
-        ratio = clean_ratio_over(by_id.values(), findings.mix) or ratio
+        by_id = {p.prompt_id: p for p in (*searched.prompts, *confirmed.prompts)}
+        ratio = clean_ratio_over(by_id.values(), findings.mix, choice.level) or ratio
         verdict = decide(ratio.low, ratio.high)
         if verdict is Verdict.FASTER:
             verdict = Verdict.NOT_RESOLVED
@@ -204,7 +144,7 @@ def _from_verdict(verdict: Verdict, ratio: Ratio, name: str, where: str) -> tupl
     if verdict is Verdict.NO_DIFFERENCE:
         words = f"Not worth it {where}: the best, {name}, shows no gain that matters, {size}."
         return "not-worth-it", ratio, words
-    if _gains_little(ratio):
+    if gains_little(ratio):
         words = (
             f"Not worth it {where}: with the best, {name}, no gain was seen, {size}; at most "
             f"{ratio.high:.2f}x is possible."
@@ -217,7 +157,7 @@ def _from_search(found: Pick, where: str) -> tuple[Kind, Ratio, str]:
     """Nothing was confirmed: because nothing gained, or because time was over."""
     ratio, name = found.ratio, found.summary.text
     verdict = decide(ratio.low, ratio.high)
-    if verdict is not Verdict.FASTER and (settles(ratio) or not _may_gain(ratio)):
+    if verdict is not Verdict.FASTER and (settles(ratio) or not may_gain(ratio)):
         return _from_verdict(verdict, ratio, name, where)
     return (
         "not-resolved",
@@ -227,25 +167,16 @@ def _from_search(found: Pick, where: str) -> tuple[Kind, Ratio, str]:
     )
 
 
-def _ties(found: Pick | None, kind: Kind) -> tuple[str, ...]:
+def _ties(choice: Choice | None, kind: Kind) -> tuple[str, ...]:
     """Ties of the search; where other prompts told the pick from ``off``, that one is settled."""
-    if found is None:
+    if choice is None:
         return ()
-    return tuple(arm for arm in found.tied if kind != "use" or arm != OFF)
-
-
-def _may_gain(ratio: Ratio) -> bool:
-    return ratio.value > 1 + PRACTICAL_DIFFERENCE
-
-
-def _gains_little(ratio: Ratio) -> bool:
-    """No gain that matters was seen, and at most a tenth is possible."""
-    return not _may_gain(ratio) and ratio.high is not None and ratio.high <= _LITTLE
+    return tuple(arm for arm in choice.pick.tied if kind != "use" or arm != OFF)
 
 
 def _open(ratio: Ratio, name: str, where: str) -> str:
     size = range_words(ratio)
-    if not _may_gain(ratio):
+    if not may_gain(ratio):
         return (
             f"Not resolved {where}: no gain was seen, the best, {name}, is at {size}; leave it off "
             "until more prompts settle it."
@@ -301,29 +232,10 @@ def _not_measured(findings: Findings) -> str:
     )
 
 
-def _rank_value(summary: ArmSummary, ratio: Ratio, mix: Mapping[str, float] | None) -> float:
-    """Total time ranks where there is a mix (METHOD 6), else the typical prompt."""
-    total = summary.clean_total_time_ratio
-    return total if mix and total is not None else ratio.value
-
-
-def _price(text: str, memory: Mapping[str, int | None]) -> tuple[int, int, int, int]:
-    """Memory in steps, then what makes an arm simple: few methods, short drafts, a plain method."""
-    arm = parse_arm(text)
-    order = list(METHODS)
-    price = memory.get(text)
-    return (
-        0 if price is None else price // _SAME_MEMORY,
-        len(arm.calls),
-        arm.n_max,
-        max(order.index(call.method) for call in arm.calls),
-    )
-
-
-def _total_time(found: Pick | None, confirmed: ArmSummary | None) -> float | None:
-    if confirmed is not None:
-        return confirmed.clean_total_time_ratio
-    return found.summary.clean_total_time_ratio if found else None
+def _total_time(choice: Choice | None) -> float | None:
+    if choice is None:
+        return None
+    return (choice.confirmed or choice.pick.summary).clean_total_time_ratio
 
 
 def _warnings(

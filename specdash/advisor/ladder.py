@@ -8,6 +8,7 @@ error of both predictions.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import stdev
 
 import humanize
 
@@ -24,6 +25,7 @@ RUNGS: Mapping[RungName, str] = {
     "chain": "Lookup first, then the draft model",
     "trained draft": "A draft trained for the target (EAGLE-3, DFlash, MTP)",
 }
+_CAUTION = 0.5
 _POOL_BYTES = {
     "ngram-map-k": 2 << 20,
     "ngram-map-k4v": 2 << 20,
@@ -90,6 +92,18 @@ class Forecast:
         if self.total_time_ratio is not None:
             return self.total_time_ratio
         return self.predicted.value if self.predicted else None
+
+    @property
+    def cautious(self) -> float | None:
+        """:attr:`value` less half a standard error over prompts.
+
+        Of equal predictions the steadier one is likelier to hold on other prompts
+        (``benchmarks.choice_check``).
+        """
+        if self.value is None or len(self.by_prompt) < 2:
+            return self.value
+        spread = stdev(math.log(ratio) for ratio in self.by_prompt.values())
+        return self.value * math.exp(-_CAUTION * spread / math.sqrt(len(self.by_prompt)))
 
     @property
     def memory_bytes(self) -> int | None:
@@ -169,7 +183,7 @@ def climb(
 def best_of(offered: Iterable[Forecast], everything: Iterable[Forecast]) -> Forecast:
     """The one predicted best; a chain that adds nothing to one of its parts only where all do."""
     alone = {f.arm: f for f in everything}
-    return max(offered, key=lambda f: (adds_nothing(f, alone) is None, f.value or 0.0))
+    return max(offered, key=lambda f: (adds_nothing(f, alone) is None, f.cautious or 0.0))
 
 
 def adds_nothing(forecast: Forecast, alone: Mapping[str, Forecast]) -> str | None:

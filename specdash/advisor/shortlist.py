@@ -53,7 +53,7 @@ def choose(
     openings = {r.name for r in rungs if r.state == "open"}
     too_large = {r.name for r in rungs if r.state == "too-large"}
     usable = [f for f in forecasts if f.rung in openings and fits(f, room)]
-    ranked = sorted(usable, key=lambda f: (f.value is None, -(f.value or 0.0)))
+    ranked = sorted(usable, key=_rank)
     musts = [
         best_of((f for f in ranked if f.rung == r.name), ranked)
         for r in rungs
@@ -100,9 +100,13 @@ def _by_family(ranked: Sequence[Forecast], most_each: int) -> list[Forecast]:
 
 def _firsts(ranked: Sequence[Forecast]) -> list[Forecast]:
     found: dict[str, Forecast] = {}
-    for forecast in sorted(ranked, key=lambda f: (f.value is None, -(f.value or 0.0))):
+    for forecast in sorted(ranked, key=_rank):
         found.setdefault(forecast.family, forecast)
     return list(found.values())
+
+
+def _rank(forecast: Forecast) -> tuple[bool, float]:
+    return forecast.cautious is None, -(forecast.cautious or 0.0)
 
 
 def _hopeless(

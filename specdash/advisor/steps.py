@@ -7,8 +7,10 @@ from datetime import timedelta
 
 from sqlmodel import Session
 
+from specdash.advisor.choosing import MOST_FINALISTS, Pick, find_finalists, settles
 from specdash.advisor.drafts import make_offer, plain_drafts
 from specdash.advisor.effort import (
+    finalists_in,
     most_arms,
     most_confirm_rounds,
     most_search_rounds,
@@ -17,7 +19,6 @@ from specdash.advisor.effort import (
 from specdash.advisor.expiry import installed_version
 from specdash.advisor.forecasting import Costs, MemoryPrices, make_plan
 from specdash.advisor.grid import draft_grid, ngram_grid
-from specdash.advisor.judge import Pick, pick, settles
 from specdash.advisor.plan import SearchPlan
 from specdash.advisor.question import Question
 from specdash.domain.arms import Arm, parse_arm
@@ -158,33 +159,33 @@ def search_request(
 def confirm_request(
     session: Session, context: Context, plan: SearchPlan
 ) -> ExperimentRequest | None:
-    """``off`` and the winner on the other prompts; ``None`` where no gain is left, or no time."""
-    winner = searched_winner(session, context, plan)
-    if winner is None or settles(winner.ratio) or context.left_s <= 0:
+    """``off`` and the finalists on the other prompts; ``None`` without a gain, or without time."""
+    found = finalists_of(session, context, plan)
+    if not found or settles(found[0].ratio) or context.left_s <= 0:
         return None
+    off_s = _confirm_off_s(session, context)
+    finalists = found[: finalists_in(context.left_s, off_s, len(found))]
     return _request(
         context,
         "confirm",
         engine=plan.engine,
-        arms=(parse_arm(winner.summary.text),),
+        arms=tuple(parse_arm(pick.summary.text) for pick in finalists),
         drafts=_drafts(context),
         prompt_keys=plan.confirm_keys,
         rounds=rounds_in(
             context.left_s,
-            _confirm_s(session, context),
+            off_s * (1 + len(finalists)),
             most_confirm_rounds(context.question.budget_s),
         ),
         budget_s=context.left_s,
     )
 
 
-def searched_winner(session: Session, context: Context, plan: SearchPlan) -> Pick | None:
-    """The arm that the search picked."""
+def finalists_of(session: Session, context: Context, plan: SearchPlan) -> tuple[Pick, ...]:
+    """The arms that the search leaves to be confirmed, the best first."""
     experiment_id = context.advice.search_experiment_id
-    if experiment_id is None:
-        return None
     memory = {c.arm: c.memory_bytes for c in plan.candidates}
-    return pick(step_summaries(session, context, experiment_id), memory, context.mix)
+    return find_finalists(step_summaries(session, context, experiment_id), memory, context.mix)
 
 
 def step_summaries(
@@ -266,15 +267,16 @@ def requester(advice_id: int, step: str) -> str:
 
 def _search_budget_s(session: Session, context: Context) -> float:
     left = context.left_s
-    confirm_rounds = most_confirm_rounds(context.question.budget_s)
-    return max(SEARCH_SHARE * left, left - confirm_rounds * _confirm_s(session, context))
+    rounds = most_confirm_rounds(context.question.budget_s)
+    confirm_s = rounds * (1 + MOST_FINALISTS) * _confirm_off_s(session, context)
+    return max(SEARCH_SHARE * left, left - confirm_s)
 
 
-def _confirm_s(session: Session, context: Context) -> float:
-    """About what one round of the confirmation takes: two arms, no faster than ``off``."""
+def _confirm_off_s(session: Session, context: Context) -> float:
+    """About what ``off`` takes in one round of the confirmation; finalists are no slower."""
     baseline = context.advice.baseline_experiment_id
     runs = _off_runs(session, baseline) if baseline is not None else []
-    return 2 * Costs.of(runs, len(context.split.confirm)).off_s()
+    return Costs.of(runs, len(context.split.confirm)).off_s()
 
 
 def _off_runs(session: Session, experiment_id: int) -> list[RunView]:

@@ -27,23 +27,23 @@ _CERTAINTY = 0.99
 
 
 def minimum_detectable_effect(
-    standard_error: float, df: float, *, power: float = 0.8
+    standard_error: float, df: float, *, power: float = 0.8, level: float = 0.95
 ) -> float | None:
-    """Smallest mean log-ratio a two-sided 5 % t test finds with this power.
+    """Smallest mean log-ratio a two-sided t test finds with this power.
 
-    From the noncentral t distribution. ``None`` without a degree of freedom. A verdict "faster"
-    needs the 2 % of practical difference on top.
+    It tests at 1 - ``level``, from the noncentral t distribution. ``None`` without a degree of
+    freedom. A verdict "faster" needs the 2 % of practical difference on top.
     """
     if df < 1 or not 0 <= standard_error < math.inf:
         return None
-    return float(nctdtrinc(df, 1 - power, t_quantile(0.975, df))) * standard_error
+    return float(nctdtrinc(df, 1 - power, t_quantile(0.5 + level / 2, df))) * standard_error
 
 
-def detectable_again(result: Estimate) -> float | None:
+def detectable_again(result: Estimate, level: float = 0.95) -> float | None:
     """The same for one more comparison like this; ``None`` where it has no standard error."""
     if result.standard_error is None or result.df is None:
         return None
-    return minimum_detectable_effect(result.standard_error, result.df)
+    return minimum_detectable_effect(result.standard_error, result.df, level=level)
 
 
 def planned_error(

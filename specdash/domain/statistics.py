@@ -257,9 +257,9 @@ def bootstrap_interval(
     return math.exp(low), math.exp(high)
 
 
-def across_prompts(result: Estimate) -> tuple[float | None, float | None]:
-    """The deciding 95 % limits of the ratio; none under 3 prompts."""
-    return result.interval() if result.n >= MIN_PROMPTS else (None, None)
+def across_prompts(result: Estimate, level: float = 0.95) -> tuple[float | None, float | None]:
+    """The deciding limits of the ratio; none under 3 prompts."""
+    return result.interval(level) if result.n >= MIN_PROMPTS else (None, None)
 
 
 def rounds_interval(sample: PromptSample) -> tuple[float | None, float | None]:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import streamlit as st
 
+from specdash.advisor.account import together_at
+from specdash.advisor.choosing import MOST_FINALISTS
 from specdash.advisor.drafts import is_script
 from specdash.advisor.effort import most_confirm_rounds
 from specdash.advisor.question import (
@@ -255,6 +257,7 @@ def _effect(
         categories=tuple(categories),
         weights=question.mix or workload.weights,
         rounds=most_confirm_rounds(question.budget_s),
+        level=together_at(MOST_FINALISTS),
     )
     words = effect_words(data.history(results_here(target.name)), planned)
     return f"on the {fmt.plural(len(categories), 'prompt')} of the confirmation, {words}"

@@ -37,6 +37,8 @@ class Planned:
     """Of the prompts to run, one entry a prompt."""
     weights: Mapping[str, float]
     rounds: int
+    level: float = 0.95
+    """Confidence of the intervals that will decide."""
 
 
 def method_of(arm: Arm) -> str:
@@ -66,7 +68,8 @@ def effect_words(rows: Sequence[HistoryRow], planned: Planned) -> str:
     if sum(shares[c] > 0 for c in planned.categories) < MIN_PROMPTS:
         return f"none, for under {MIN_PROMPTS} prompts there is no interval across prompts."
     sd, source = _expected_spread(rows, planned)
-    effect = minimum_detectable_effect(*planned_error(sd, planned.categories, planned.weights))
+    error = planned_error(sd, planned.categories, planned.weights)
+    effect = minimum_detectable_effect(*error, level=planned.level)
     if effect is None:
         return f"not known. {source}"
     seen = math.expm1(effect)

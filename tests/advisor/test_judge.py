@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from specdash.advisor.choosing import Pick, find_finalists
 from specdash.advisor.decision import Candidate, Ratio, Rung
-from specdash.advisor.judge import Findings, decide_advice, pick
+from specdash.advisor.judge import Findings, decide_advice
 from specdash.advisor.plan import SearchPlan
 from specdash.domain.counters import RunCounters
 from specdash.domain.records import ArmFacts, ArmSummary, RunFacts
@@ -83,6 +84,10 @@ def _plan(arms: Sequence[str] = ARMS[1:], *, is_split: bool = True) -> SearchPla
             for arm in arms
         ),
     )
+
+
+def _first(search: Sequence[ArmSummary], *more: Any) -> Pick | None:
+    return next(iter(find_finalists(search, *more)), None)
 
 
 def _findings(
@@ -210,7 +215,7 @@ def test_arms_that_all_were_refused_give_their_reason() -> None:
 def test_among_equals_the_cheapest_in_memory_is_picked_and_all_are_told() -> None:
     search = _summaries([OFF, _times(1.50, 0.02), _times(1.49, 0.03), _times(1.51, 0.03)])
     memory = {"ngram-mod": 16 * MIB, "ngram-simple": 0, "draft-simple:model=d": 500 * MIB}
-    found = pick(search, memory)
+    found = _first(search, memory)
     assert found is not None
     # The draft is fastest by a hair, and dearest; of the lookups the shorter draft is simpler.
     assert found.summary.text == "ngram-simple"
@@ -220,7 +225,7 @@ def test_among_equals_the_cheapest_in_memory_is_picked_and_all_are_told() -> Non
 def test_a_tie_that_only_noise_makes_costs_no_speed() -> None:
     noisy = [s * 1.2 * w for s, w in zip(OFF, (1.5, 0.7, 1.0, 1.4, 0.7, 1.0), strict=True)]
     search = _summaries([OFF, noisy, _times(1.0, 0.1), _times(1.6, 0.3)])
-    found = pick(search, {"draft-simple:model=d": 500 * MIB})
+    found = _first(search, {"draft-simple:model=d": 500 * MIB})
     assert found is not None
     assert "ngram-mod" in found.tied
     assert found.summary.text == "draft-simple:model=d"
@@ -230,7 +235,7 @@ def test_an_arm_that_left_or_did_not_run_cannot_win() -> None:
     search = _summaries(
         [OFF, _times(3.0), _times(2.5), _times(1.2)], statuses={1: "partial", 2: "inactive"}
     )
-    found = pick(search)
+    found = _first(search)
     assert found is not None
     assert found.summary.text == "draft-simple:model=d"
 
@@ -251,7 +256,7 @@ def test_no_arm_wins_by_texts_that_repeat_themselves() -> None:
 def test_no_arm_wins_by_texts_that_are_nothing_else() -> None:
     flags = {i: frozenset({"degenerate"}) for i in range(6)}
     search = _summaries([OFF, _times(3.0)], flags=flags)
-    assert pick(search) is None
+    assert _first(search) is None
     found = decide_advice(_findings(search))
     assert (found.kind, found.sentence) == (
         "leave-off",
@@ -294,10 +299,10 @@ def test_candidates_rungs_and_totals_are_told_without_repeating_texts() -> None:
 
 def test_off_is_told_among_the_arms_that_tie() -> None:
     noisy = [s * w for s, w in zip(OFF, (1.3, 0.9, 1.2, 0.95, 1.1, 1.05), strict=True)]
-    found = pick(_summaries([OFF, noisy]))
+    found = _first(_summaries([OFF, noisy]))
     assert found is not None
     assert found.tied == ("off", "ngram-mod")
-    clear = pick(_summaries([OFF, _times(1.8)]))
+    clear = _first(_summaries([OFF, _times(1.8)]))
     assert clear is not None
     assert clear.tied == ("ngram-mod",)
 
@@ -313,7 +318,7 @@ def test_off_ties_no_more_once_other_prompts_told_the_pick_from_it() -> None:
 
 def test_no_arm_wins_by_a_suspect_text() -> None:
     search = _summaries([OFF, _times(3.0), _times(1.5)], suspect=1)
-    found = pick(search)
+    found = _first(search)
     assert found is not None
     assert found.summary.text == "ngram-simple"
     confirm = _summaries([OFF, _times(3.0)], suspect=1, first_prompt=10)
@@ -341,7 +346,7 @@ def test_the_mix_ranks_by_total_time() -> None:
     second = [120.0, 12.0] * 3
     mix = {"a": 1.0, "b": 9.0}
     search = _summaries([off, first, second], categories="ab", mix=mix)
-    found = pick(search, {}, mix)
+    found = _first(search, {}, mix)
     assert found is not None
     assert found.summary.text == "ngram-simple"
     confirm = _summaries([off, first], categories="ab", mix={"a": 9.0, "b": 1.0}, first_prompt=10)

@@ -141,7 +141,7 @@ def _page() -> None:
         )  # fmt: skip
         st.page_link(nav.HOME, label="Run the demo", icon=":material/rocket_launch:")
         return
-    strange = [text for key in ("a", "b") if (text := st.query_params.get(key)) not in (None, *found)]
+    strange = [t for t in map(st.query_params.get, "ab") if t is not None and t not in found]
     first, second = _choose(found)
     if strange:  # the fields drop what they do not know, and the address with it
         st.info(
