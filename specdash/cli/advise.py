@@ -198,11 +198,7 @@ def _print_decision(decision: Decision, now: Standing) -> None:
         typer.echo(f"  {warning}")
     if len(decision.tied) > 1:
         typer.echo(f"  Not separable in the search: {', '.join(decision.tied)}.")
-    if decision.smallest_gain is not None:
-        typer.echo(
-            f"  A confirmation like this calls gains from {decision.smallest_gain:.0%} on faster, "
-            "4 times in 5."
-        )
+    _print_confirmation(decision)
     if decision.arm is not None:
         typer.echo(f"  Memory on top of the target: {decision.memory_words}.")
     if decision.total_time_ratio is not None and decision.mix:
@@ -223,7 +219,7 @@ def _print_decision(decision: Decision, now: Standing) -> None:
         typer.echo(f"{rung.title}: {rung.words}")
     typer.echo()
     print_table(
-        ("arm", "status", "predicted", "measured", "low", "high"),
+        ("arm", "status", "predicted", "measured", "low", "high", "confirmed", "low", "high"),
         [_candidate_row(c) for c in decision.candidates],
     )
     typer.echo()
@@ -234,6 +230,19 @@ def _print_decision(decision: Decision, now: Standing) -> None:
                 typer.echo(f"  {line}".rstrip())
     evidence = ", ".join(f"{e.experiment_id} ({e.step})" for e in decision.evidence)
     typer.echo(f"\nExperiments {evidence}; {decision.used_s:.0f} s of {decision.budget_s:.0f} s.")
+
+
+def _print_confirmation(decision: Decision) -> None:
+    if decision.is_confirmed and decision.n_finalists > 1:
+        typer.echo(
+            f"  The best of {decision.n_finalists} finalists on prompts that did not choose them; "
+            "the interval allows for taking the best."
+        )
+    if decision.smallest_gain is not None:
+        typer.echo(
+            f"  A confirmation like this calls gains from {decision.smallest_gain:.0%} on faster, "
+            "4 times in 5."
+        )
 
 
 def _mix_words(mix: Mapping[str, float]) -> str:
@@ -255,7 +264,7 @@ def _category_row(result: CategoryResult) -> tuple[object, ...]:
 
 
 def _candidate_row(candidate: Candidate) -> tuple[object, ...]:
-    measured = candidate.measured
+    measured, confirmed = candidate.measured, candidate.confirmed
     return (
         candidate.arm,
         candidate.status,
@@ -263,6 +272,9 @@ def _candidate_row(candidate: Candidate) -> tuple[object, ...]:
         _value(measured),
         measured.low if measured else None,
         measured.high if measured else None,
+        _value(confirmed),
+        confirmed.low if confirmed else None,
+        confirmed.high if confirmed else None,
     )
 
 

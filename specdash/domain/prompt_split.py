@@ -1,4 +1,4 @@
-"""Which prompts choose the winner and which confirm it (METHOD 6): the same split every time."""
+"""Which prompts find the finalists and which confirm them (METHOD 6): the same split always."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -11,29 +11,30 @@ from specdash.ui.palette import OFF_COLOR, ROW_PX, arm_labels, label, layout
 
 _ROWS = 14
 _LINE_PX = 15
+_APART = 0.24
 _MEASURED_COLOR = "#3b7fc0"
 _PICK_COLOR = "#17907a"
 
 
 def candidate_figure(candidates: Sequence[Candidate], pick: str | None = None) -> go.Figure:
-    """Each arm's prediction, hollow, with its measurement, filled, on one row."""
+    """Each arm's prediction, hollow, with its measurements, filled, on one row."""
     shown = ranked(candidates)[:_ROWS]
     figure = go.Figure()
     _dots(
         figure,
-        [(row - 0.16, c.predicted, f"predicted: {c.arm}") for row, c in enumerate(shown)],
+        [(row - _APART, c.predicted, f"predicted: {c.arm}") for row, c in enumerate(shown)],
         name="predicted",
         color=OFF_COLOR,
         symbol="circle-open",
     )
     for name, color, symbol, is_pick in (
         ("measured", _MEASURED_COLOR, "diamond", False),
-        ("measured, the best", _PICK_COLOR, "square", True),
+        ("measured, the pick", _PICK_COLOR, "square", True),
     ):
         _dots(
             figure,
             [
-                (row + 0.16, c.measured, f"{status_words(c)}: {c.arm}")
+                (row, c.measured, f"{status_words(c)}: {c.arm}")
                 for row, c in enumerate(shown)
                 if (c.arm == pick) is is_pick
             ],
@@ -41,6 +42,13 @@ def candidate_figure(candidates: Sequence[Candidate], pick: str | None = None) -
             color=color,
             symbol=symbol,
         )
+    _dots(
+        figure,
+        [(row + _APART, c.confirmed, f"confirmed: {c.arm}") for row, c in enumerate(shown)],
+        name="confirmed on other prompts",
+        color=_PICK_COLOR,
+        symbol="star",
+    )
     labels = arm_labels([c.arm for c in shown], 34)
     names = [labels[c.arm] for c in shown]
     _rows(figure, names)

@@ -58,13 +58,8 @@ def _numbers(decision: Decision) -> None:
                 "repeat themselves are left out.",
             )
         st.metric("More memory", decision.memory_words or fmt.DASH)
-    source = (
-        "from prompts that were not used to choose it"
-        if decision.is_confirmed
-        else "from the prompts that chose it, which flatters it"
-    )
     st.caption(
-        f"{fmt.plural(ratio.n_prompts, 'prompt')}, {source} · "
+        f"{fmt.plural(ratio.n_prompts, 'prompt')}, {words.source_words(decision)} · "
         f"{fmt.plain(words.mix_words(decision.mix))} · "
         f"took {fmt.seconds(decision.used_s)} of {fmt.seconds(decision.budget_s)}"
     )
@@ -80,8 +75,9 @@ def _ties(decision: Decision) -> None:
     others = [fmt.code(a) for a in decision.tied if a != pick]
     if others:
         st.caption(
-            f":material/join_inner: Not separable from the fastest: {fmt.listing(others)}. Of "
-            "those within 2 % of it, the one that takes least memory, then the simplest, is taken."
+            f":material/join_inner: Not separable from the fastest in the search: "
+            f"{fmt.listing(others)}. Of those within 2 % of the best, the one that takes least "
+            "memory, then the simplest, is taken."
         )
 
 
@@ -136,7 +132,9 @@ def predictions(candidates: Sequence[Candidate], pick: str | None, advice_id: in
         )
         st.caption(
             "Hollow: predicted by replaying the baseline's texts and pricing each pass by the "
-            "calibration. Filled: measured in the search, with its 95 % interval over prompts."
+            "calibration. Filled: measured in the search, with its 95 % interval over prompts. "
+            "Stars: finalists on the other prompts, with intervals that hold for all of them "
+            "together."
         )
     shown = words.candidate_rows(candidates)
     tables.show_rows(shown, alt="Every arm that was considered", key="candidates_table")

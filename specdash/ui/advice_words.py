@@ -45,7 +45,7 @@ _STEPS = (
     ("Baseline", "part of the prompts with drafting off; all predictions rest on these texts"),
     ("Predict", "hundreds of settings, replayed on these texts and priced by the calibration"),
     ("Search", "the most promising in interleaved blocks; what falls clearly behind leaves"),
-    ("Confirm", "off and the winner on prompts that were not used to choose it"),
+    ("Confirm", "off and up to three finalists on prompts that had no part in finding them"),
 )
 _PREDICTING = frozenset({"predicting"})
 _MEASURING = frozenset({"warm-up", "measuring", "comparing"})
@@ -171,6 +171,18 @@ def mix_words(mix: Mapping[str, float]) -> str:
     return fmt.listing([f"{c} {fmt.percent(w / total)}" for c, w in mix.items() if w > 0])
 
 
+def source_words(decision: Decision) -> str:
+    """Which prompts its ratio is from, and what that means for it."""
+    if not decision.is_confirmed:
+        return "from the prompts that chose it, which flatters it"
+    if decision.n_finalists == 1:
+        return "from prompts that were not used to choose it"
+    return (
+        f"from prompts that were not used to choose the {decision.n_finalists} finalists; the best "
+        "of them is taken, and the interval allows for that"
+    )
+
+
 def status_words(candidate: Candidate) -> str:
     return _CANDIDATES.get(candidate.status, candidate.status)
 
@@ -204,6 +216,9 @@ def candidate_rows(candidates: Sequence[Candidate]) -> list[dict[str, object]]:
             "Measured low": c.measured.low if c.measured else None,
             "Measured high": c.measured.high if c.measured else None,
             "Prompts": c.measured.n_prompts if c.measured else None,
+            "Confirmed": c.confirmed.value if c.confirmed else None,
+            "Confirmed low": c.confirmed.low if c.confirmed else None,
+            "Confirmed high": c.confirmed.high if c.confirmed else None,
             "Tied with the fastest": c.is_tied,
             "Memory on top (MiB)": None if c.memory_bytes is None else c.memory_bytes / 2**20,
             "Why": c.reason,

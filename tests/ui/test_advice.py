@@ -110,12 +110,17 @@ def test_a_rung_names_its_best_arm_with_prediction_measurement_and_memory() -> N
 
 def test_predictions_stand_beside_measurements_on_rows_of_their_own() -> None:
     drawn = spec(advice_charts.candidate_figure(CANDIDATES, SIMPLE))
-    predicted, measured, best = drawn["data"]
+    predicted, measured, pick, confirmed = drawn["data"]
     assert predicted["marker"]["symbol"] == "circle-open"
     assert predicted["x"] == [1.40, 1.32, 0.80]
-    assert (measured["x"], measured["y"]) == ([1.10], [1.16])
-    assert (best["name"], best["x"]) == ("measured, the best", [1.42])
-    assert best["error_x"]["array"] == pytest.approx([0.11])
+    assert (measured["x"], measured["y"]) == ([1.10], [1])
+    assert (pick["name"], pick["x"]) == ("measured, the pick", [1.42])
+    assert pick["error_x"]["array"] == pytest.approx([0.11])
+    assert (confirmed["marker"]["symbol"], confirmed["x"], confirmed["y"]) == (
+        "star",
+        [1.40],
+        [0.24],
+    )
     assert drawn["layout"]["title"]["text"] == (
         "2 arms measured, the fastest at 1.42x; predictions were 11\u00a0% off (median)"
     )
@@ -131,7 +136,7 @@ def test_measured_arms_come_first_and_the_unknown_are_left_out() -> None:
 
 
 def test_before_the_search_only_predictions_are_told() -> None:
-    planned = [replace(c, status="open", measured=None) for c in CANDIDATES]
+    planned = [replace(c, status="open", measured=None, confirmed=None) for c in CANDIDATES]
     assert advice_charts.candidate_title(planned) == (
         "Predicted, not measured yet: the best at 1.40x"
     )
@@ -158,4 +163,5 @@ def test_rows_keep_what_became_of_every_arm() -> None:
     rows = words.candidate_rows(CANDIDATES)
     assert [r["Became"] for r in rows] == ["measured", "left the search", "predicted only"]
     assert rows[2]["Measured"] is None
+    assert [r["Confirmed"] for r in rows] == [1.40, None, None]
     assert rows[1]["Memory on top (MiB)"] == 16
