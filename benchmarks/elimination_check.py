@@ -9,9 +9,12 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
+from specdash.advisor.account import together_at
+from specdash.advisor.choosing import MOST_FINALISTS
 from specdash.advisor.effort import most_confirm_rounds, most_search_rounds
 from specdash.advisor.question import DEFAULT_BUDGET_S
 from specdash.advisor.steps import ELIMINATE_FROM
@@ -136,9 +139,15 @@ def _search(
 
 
 def share_confirmed(
-    sizes: Sequence[int], ratio: float, confirmations: int, rng: np.random.Generator
+    sizes: Sequence[int],
+    ratio: float,
+    confirmations: int,
+    rng: np.random.Generator,
+    *,
+    n_finalists: int,
 ) -> float:
-    """Of confirmations of an arm with this ratio, those that call it faster."""
+    """Of confirmations of an arm with this ratio among so many, those that call it faster."""
+    level = together_at(n_finalists)
     noise = RUN_NOISE * math.sqrt(2 / most_confirm_rounds(DEFAULT_BUDGET_S))
     categories = [str(i) for i, size in enumerate(sizes) for _ in range(size)]
     n_faster = 0
@@ -149,7 +158,7 @@ def share_confirmed(
             for i, (category, value) in enumerate(zip(categories, values, strict=True))
         ]
         result = estimate(samples)
-        n_faster += result is not None and decide(*across_prompts(result)) is Verdict.FASTER
+        n_faster += result is not None and decide(*across_prompts(result, level)) is Verdict.FASTER
     return n_faster / confirmations
 
 
@@ -177,12 +186,15 @@ def main() -> int:
             flush=True,
         )
         holds &= lost <= MOST_LOST
-    print("\n| prompts by category | " + " | ".join(f"{g}x confirmed %" for g in GAINS) + " |")
-    print("|---|" + "--:|" * len(GAINS))
-    for sizes in SIDES:
+    gains = " | ".join(f"{g}x confirmed %" for g in GAINS)
+    print(f"\n| prompts by category | finalists | {gains} |")
+    print("|---|--:|" + "--:|" * len(GAINS))
+    for sizes, n in product(SIDES, (1, MOST_FINALISTS)):
         rng = np.random.default_rng([options.seed, sum(sizes)])
-        shares = [share_confirmed(sizes, gain, options.searches, rng) for gain in GAINS]
-        print(f"| {sizes} | " + " | ".join(f"{100 * share:.0f}" for share in shares) + " |")
+        shares = [
+            share_confirmed(sizes, gain, options.searches, rng, n_finalists=n) for gain in GAINS
+        ]
+        print(f"| {sizes} | {n} | " + " | ".join(f"{100 * share:.0f}" for share in shares) + " |")
     return 0 if holds else 1
 
 

@@ -5,6 +5,7 @@ from specdash.advisor.question import DEFAULT_BUDGET_S
 _ARMS = 6
 _SEARCH_ROUNDS = 2
 _CONFIRM_ROUNDS = 3
+_SPARE = 1.5
 _MOST_EFFORT = 3.0
 """Beyond it the spread between prompts is what is left, and only further prompts reduce that."""
 
@@ -23,8 +24,12 @@ def most_confirm_rounds(budget_s: float) -> int:
 
 
 def finalists_in(seconds: float, off_s: float, found: int) -> int:
-    """How many of the arms found are confirmed: as many as one round with ``off`` has time for."""
-    fitting = int(seconds / off_s) - 1 if off_s > 0 else found
+    """How many of the arms found are confirmed: as many as one round with ``off`` has time for.
+
+    With some to spare, as blocks in which the machine moved are run again: fewer arms on all
+    prompts say more than all arms on some.
+    """
+    fitting = int(seconds / (_SPARE * off_s)) - 1 if off_s > 0 else found
     return min(max(fitting, 1), found)
 
 

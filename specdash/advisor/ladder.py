@@ -25,7 +25,8 @@ RUNGS: Mapping[RungName, str] = {
     "chain": "Lookup first, then the draft model",
     "trained draft": "A draft trained for the target (EAGLE-3, DFlash, MTP)",
 }
-_CAUTION = 0.5
+CAUTION = 0.5
+"""Standard errors over prompts that are taken off a prediction to rank by it."""
 _POOL_BYTES = {
     "ngram-map-k": 2 << 20,
     "ngram-map-k4v": 2 << 20,
@@ -103,7 +104,7 @@ class Forecast:
         if self.value is None or len(self.by_prompt) < 2:
             return self.value
         spread = stdev(math.log(ratio) for ratio in self.by_prompt.values())
-        return self.value * math.exp(-_CAUTION * spread / math.sqrt(len(self.by_prompt)))
+        return self.value * math.exp(-CAUTION * spread / math.sqrt(len(self.by_prompt)))
 
     @property
     def memory_bytes(self) -> int | None:

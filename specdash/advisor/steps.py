@@ -36,7 +36,7 @@ from specdash.worker.machine import machine_facts
 
 BASELINE_SHARE = 0.4
 """Of the budget, the most that the baseline may take."""
-SEARCH_SHARE = 0.5
+SEARCH_SHARE = 0.4
 """Of what is left after it, the least that the search may take; a confirmation keeps the rest."""
 _LATE, _LATE_S = 1.5, 60.0
 """A job that takes so many times its part of the budget, and so many seconds, is stopped."""

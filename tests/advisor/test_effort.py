@@ -3,6 +3,7 @@
 import pytest
 
 from specdash.advisor.effort import (
+    finalists_in,
     most_arms,
     most_confirm_rounds,
     most_search_rounds,
@@ -29,3 +30,12 @@ def test_rounds_are_those_that_fit_but_at_least_one(
     seconds: float, per_round_s: float, rounds: int
 ) -> None:
     assert rounds_in(seconds, per_round_s, 3) == rounds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "off_s", "n"), [(1000, 10, 3), (45, 10, 2), (30, 10, 1), (1, 10, 1), (5, 0, 3)]
+)
+def test_fewer_finalists_are_confirmed_where_time_is_short(
+    seconds: float, off_s: float, n: int
+) -> None:
+    assert finalists_in(seconds, off_s, 3) == n
