@@ -6,9 +6,10 @@ First the advisor is asked; then 20 configurations (and 3 of a draft, and the ad
 it is none of them) are measured on all prompts, 3 rounds, through the product's own queue, runner
 and statistics. The pick (``off`` where the advisor says to leave it off) must be in the tie set of
 that, the arms that Holm over all pairs cannot tell from the fastest. Over so many arms that set can
-be wide, so the pick must also come within 5 % of the fastest, and a draft may not be picked where
-``off`` is in the set. Arms with suspect texts, and prompts with repeating ones, are left out as the
-product leaves them out.
+be wide, so the pick must also come within 10 % of the fastest, and a draft may not be picked where
+``off`` is in the set. No less than 10 %: this is one draw, and the fastest of so many is so by luck
+too; ``benchmarks.choice_check`` averages over many. Arms with suspect texts, and prompts with
+repeating ones, are left out as the product leaves them out.
 
 With ``--data FOLDER`` everything is kept there, and a run that was stopped goes on: the advisor
 with its last step, the measurement with the next group of prompts (``--pieces N`` ends after so
@@ -69,7 +70,7 @@ DRAFT_BUDGETS = (2, 4, 8)
 ROUNDS = 3
 PIECE_PROMPTS = 4
 MOST_SHARE = 0.2
-MOST_REGRET = 0.05
+MOST_REGRET = 0.10
 _TAG = "advisor-check"
 
 

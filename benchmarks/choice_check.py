@@ -84,7 +84,7 @@ def predict(names: Sequence[str], tokens: int) -> dict[str, Any]:
         raise SystemExit(f"The demo model is not installed. {DEMO_HINT}")
     engine = LlamaCppEngine()
     settings = GenerationSettings(n_ctx=4096, n_threads=allowed_cpus())
-    engine.load(ModelFile("demo", path, "demo"), {}, settings)
+    engine.load(ModelFile("demo", str(path), "demo"), {}, settings)
     arms = ngram_grid()
     found: dict[str, Any] = {}
     calibration = None
