@@ -170,29 +170,34 @@ def settle_candidates(
     return tuple(found)
 
 
-def settle_rungs(plan: SearchPlan, candidates: Sequence[Candidate]) -> tuple[Rung, ...]:
-    """Open rungs become measured ones, with the best that was measured of each."""
+def settle_rungs(
+    plan: SearchPlan, candidates: Sequence[Candidate], considered: str | None
+) -> tuple[Rung, ...]:
+    """Open rungs become measured ones, with the best that was measured of each.
+
+    Of its own rung the considered arm is the best, by the confirmation where there was one.
+    """
     return tuple(
-        _settled(rung, [c for c in candidates if c.rung == rung.name])
+        _settled(rung, [c for c in candidates if c.rung == rung.name], considered)
         if rung.state == "open"
         else rung
         for rung in plan.rungs
     )
 
 
-def _settled(rung: Rung, candidates: Sequence[Candidate]) -> Rung:
-    measured = [(c.measured.value, c) for c in candidates if c.measured is not None]
+def _settled(rung: Rung, candidates: Sequence[Candidate], considered: str | None) -> Rung:
+    measured = [(c, c.measured) for c in candidates if c.measured is not None]
     if measured:
-        _, best = max(measured, key=lambda pair: pair[0])
-        assert best.measured is not None
+        best, ratio = max(measured, key=lambda pair: (pair[0].arm == considered, pair[1].value))
+        ratio = best.confirmed or ratio
         return replace(
             rung,
             state="measured",
-            words=f"The best of it, {best.arm}, was measured at {range_words(best.measured)}.",
+            words=f"The best of it, {best.arm}, was measured at {range_words(ratio)}.",
             best_arm=best.arm,
             memory_bytes=best.memory_bytes,
             predicted=best.predicted,
-            measured=best.measured,
+            measured=ratio,
         )
     refused = next((c for c in candidates if c.status in ("unsupported", "inactive")), None)
     state: RungState = "unsupported" if refused else "not-reached"

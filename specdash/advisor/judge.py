@@ -89,7 +89,7 @@ def decide_advice(findings: Findings) -> Decision:
         categories=categories,
         warnings=_warnings(findings, searched, summary, categories),
         mix=dict(findings.mix),
-        rungs=settle_rungs(findings.plan, candidates) if findings.plan else (),
+        rungs=settle_rungs(findings.plan, candidates, considered) if findings.plan else (),
         candidates=candidates,
         budget_s=findings.budget_s,
         used_s=findings.used_s,

@@ -8,6 +8,7 @@ from specdash.advisor.decision import Candidate, CategoryResult, Ratio
 from specdash.ui import format as fmt
 from specdash.ui.advice_words import prediction_error, rank, status_words
 from specdash.ui.palette import OFF_COLOR, ROW_PX, arm_labels, label, layout
+from specdash.ui.ratio_axis import ratio_range
 
 _ROWS = 14
 _LINE_PX = 15
@@ -51,7 +52,8 @@ def candidate_figure(candidates: Sequence[Candidate], pick: str | None = None) -
     )
     labels = arm_labels([c.arm for c in shown], 34)
     names = [labels[c.arm] for c in shown]
-    _rows(figure, names)
+    ratios = [r for c in shown for r in (c.predicted, c.measured, c.confirmed) if r is not None]
+    _rows(figure, names, ratios)
     lines = max((name.count("<br>") + 1 for name in names), default=1)
     row_px = max(ROW_PX, lines * _LINE_PX + 6)
     return layout(figure, candidate_title(candidates), height=150 + row_px * max(len(shown), 1))
@@ -72,7 +74,7 @@ def candidate_title(candidates: Sequence[Candidate]) -> str:
         if best is None:
             return "Nothing could be predicted"
         return f"Predicted, not measured yet: the best at {best.value:.2f}x"
-    text = f"{fmt.plural(len(measured), 'arm')} measured, the fastest at {measured[0].value:.2f}x"
+    text = f"{fmt.plural(len(measured), 'arm')} searched, the fastest at {measured[0].value:.2f}x"
     error = prediction_error(candidates)
     if error is None:
         return text
@@ -90,7 +92,8 @@ def category_figure(categories: Sequence[CategoryResult]) -> go.Figure:
         symbol="diamond",
     )
     total = sum(c.weight for c in categories)
-    _rows(figure, [label(_category_name(c, total)) for c in categories])
+    names = [label(_category_name(c, total)) for c in categories]
+    _rows(figure, names, [c.ratio for c in categories])
     figure.update_layout(showlegend=False)
     layout(figure, category_title(categories), height=80 + ROW_PX * max(len(categories), 1))
     return figure.update_layout(margin={"t": 8})
@@ -113,10 +116,11 @@ def _category_name(result: CategoryResult, total: float) -> str:
     return f"{result.category} ({share} of the mix, n={result.ratio.n_prompts})"
 
 
-def _rows(figure: go.Figure, names: Sequence[str]) -> None:
+def _rows(figure: go.Figure, names: Sequence[str], ratios: Sequence[Ratio]) -> None:
     """Named rows from the top, and the line where nothing is gained."""
     figure.add_vline(x=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
-    figure.update_xaxes(title="Speed against off", ticksuffix="x")
+    reach = ratio_range((r.value, r.low, r.high) for r in ratios)
+    figure.update_xaxes(title="Speed against off", ticksuffix="x", range=reach)
     figure.update_yaxes(
         tickvals=list(range(len(names))),
         ticktext=list(names),

@@ -1,6 +1,6 @@
 """Figures of speed ratios with their intervals: one row an arm, or a category."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import plotly.graph_objects as go
 
@@ -9,6 +9,7 @@ from specdash.domain.summary import ArmSummary
 from specdash.domain.verdict import Verdict
 from specdash.ui import format as fmt
 from specdash.ui.palette import OFF_COLOR, ROW_PX, Style, arm_labels, arm_styles, label, layout
+from specdash.ui.ratio_axis import ratio_range
 
 
 def ratio_figure(arms: Sequence[ArmSummary]) -> go.Figure:
@@ -104,22 +105,22 @@ def _ratio_layout(figure: go.Figure, title: str, n_rows: int) -> go.Figure:
     figure.update_xaxes(
         title="Speed against off, n prompts",
         ticksuffix="x",
-        range=_around_one(figure),
+        range=ratio_range(_points(figure)),
     )
     figure.update_yaxes(autorange="reversed", automargin=True)
     return layout(figure, title, height=130 + ROW_PX * max(n_rows, 1))
 
 
-def _around_one(figure: go.Figure) -> tuple[float, float]:
-    """A range that holds every interval and ratio 1, with room on both sides."""
-    ends = [1.0]
+def _points(figure: go.Figure) -> Iterator[tuple[float | None, float | None, float | None]]:
+    """Ratios of the figure with their limits."""
     for trace in figure.data:
-        error = trace.error_x
         for x in trace.x:
-            if x is not None:
-                ends += [x - (error.arrayminus or [0])[0], x + (error.array or [0])[0]]
-    room = 0.08 * max(max(ends) - min(ends), 0.25)
-    return min(ends) - room, max(ends) + room
+            error = trace.error_x
+            has_limits = x is not None and error.array is not None
+            low, high = (
+                (x - error.arrayminus[0], x + error.array[0]) if has_limits else (None, None)
+            )
+            yield x, low, high
 
 
 def _title(shown: Sequence[ArmSummary]) -> str:

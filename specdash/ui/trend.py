@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from specdash.store.views import HistoryRow
 from specdash.ui import format as fmt
 from specdash.ui.palette import OFF_COLOR, TEMPLATE, arm_labels, arm_styles, label, legend_px
+from specdash.ui.ratio_axis import ratio_range
 
 _LEAST_ROOM = timedelta(minutes=5)
 
@@ -78,7 +79,8 @@ def trend_figure(rows: Sequence[HistoryRow], arm_texts: Sequence[str]) -> go.Fig
             font={"size": 11, "color": OFF_COLOR},
         )
     figure.add_hline(y=1, line={"color": OFF_COLOR, "width": 1.5, "dash": "dash"})
-    figure.update_yaxes(title="Speed against off (ratio)", ticksuffix="x")
+    reach = ratio_range((s.ratio, s.ratio_low, s.ratio_high) for s in (r.summary for r in rows))
+    figure.update_yaxes(title="Speed against off (ratio)", ticksuffix="x", range=reach)
     figure.update_xaxes(range=_span(rows), nticks=5, tickangle=0, title="Measured (UTC)")
     figure.update_layout(
         template=TEMPLATE,

@@ -94,7 +94,7 @@ def test_doctor_goes_on_without_a_database(tmp_path: Path) -> None:
     assert looks["memory"].level == "ok"
     failed = [look for look in looks.values() if look.level == "error"]
     assert failed[0].name == "database"
-    assert str(settings.resolved_data_dir) in failed[0].text
+    assert "python -m specdash db upgrade" in failed[0].text
     assert len(failed) > 1
     assert {look.text for look in failed[1:]} == {"As for the database."}
 

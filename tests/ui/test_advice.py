@@ -122,7 +122,7 @@ def test_predictions_stand_beside_measurements_on_rows_of_their_own() -> None:
         [0.24],
     )
     assert drawn["layout"]["title"]["text"] == (
-        "2 arms measured, the fastest at 1.42x; predictions were 11\u00a0% off (median)"
+        "2 arms searched, the fastest at 1.42x; predictions were 11\u00a0% off (median)"
     )
 
 
