@@ -42,24 +42,18 @@ def examine(settings: Settings) -> list[Examination]:
         ("self-check", _self_check),
         ("GPU", _gpu),
     )
-    found = []
-    told: dict[str, str] = {}
+    found: list[Examination] = []
     for name, look in looks:
         try:
             found.append(look(settings))
-        except (SpecdashError, OperationalError) as error:
-            cause = _cause(error)
-            first = told.setdefault(cause, name)
-            found.append(
-                Examination(name, "error", cause if first == name else f"As for the {first}.")
-            )
+        except SpecdashError as error:
+            found.append(Examination(name, "error", str(error)))
+        except OperationalError as error:
+            words = f"The database did not answer: {error.orig}."
+            if any(f.name == "database" and f.level == "error" for f in found):
+                words = "As for the database."  # one cause is told once
+            found.append(Examination(name, "error", words))
     return found
-
-
-def _cause(error: SpecdashError | OperationalError) -> str:
-    if isinstance(error, OperationalError):
-        return f"The database did not answer: {error.orig}."
-    return str(error)
 
 
 def _program(_settings: Settings) -> Examination:

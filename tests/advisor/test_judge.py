@@ -113,7 +113,7 @@ def test_a_confirmed_winner_is_used() -> None:
         ("draft model", "measured"),
         ("chain", "missing"),
     ]
-    assert found.rungs[0].words.startswith("The best of it, ngram-mod, was measured at 1.80x, ")
+    assert found.rungs[0].words.startswith("The best of it, ngram-mod, was measured at 1.70x, ")
     assert found.warnings == ()
 
 
