@@ -28,7 +28,7 @@ class BoardRow:
     tied: tuple[str, ...]
     """Other arms that are faster too and cannot be told apart from the best one."""
     open_arms: tuple[HistoryRow, ...]
-    """Other arms that are not resolved against ``off`` and may still prove faster."""
+    """Other arms that are not resolved against ``off`` and may still prove faster, best first."""
     n_arms: int
     measured_at: datetime
 
@@ -95,7 +95,9 @@ def _board_row(
         machine=machine,
         best=best,
         tied=tied,
-        open_arms=tuple(r for r in arms if r is not best and _is_open(r)),
+        open_arms=tuple(
+            sorted((r for r in arms if r is not best and _is_open(r)), key=rank, reverse=True)
+        ),
         n_arms=len(arms),
         measured_at=max(r.measured_at for r in arms),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-_FARTHEST = 2.5
+_FARTHEST = 1.75
 """An interval that goes so many times beyond all points runs off the edge; the rest stays legible.
 Its limits are in words at the pointer and in the table."""
 

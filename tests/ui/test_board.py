@@ -179,6 +179,21 @@ def test_an_arm_that_may_still_prove_faster_keeps_the_advice_open() -> None:
     assert alone.is_settled
 
 
+def test_the_most_promising_of_the_open_arms_come_first() -> None:
+    arms = [
+        history_row(
+            arm=f"ngram-map-k:size_n={i}",
+            lasting_arm_key=f"arm-{i}",
+            summary=on_summary(
+                ratio=ratio, ratio_low=0.8, ratio_high=1.5, verdict=Verdict.NOT_RESOLVED
+            ),
+        )
+        for i, ratio in enumerate((1.02, 1.1, 1.05, 1.2), start=2)
+    ]
+    (row,) = verdict_board(arms)
+    assert [r.summary.ratio for r in row.open_arms] == [1.1, 1.05, 1.02]
+
+
 def test_a_best_arm_that_is_not_resolved_is_never_advice_to_leave_drafting_off() -> None:
     unsettled = history_row(summary=on_summary(verdict=Verdict.NOT_RESOLVED, ratio_low=0.99))
     (row,) = verdict_board([unsettled])

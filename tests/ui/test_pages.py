@@ -201,6 +201,17 @@ def test_a_run_shows_how_each_token_came_to_be(seeded: Engine) -> None:
     assert any("drafted and accepted" in h.value for h in app.html)
 
 
+def test_home_tells_the_most_promising_of_many_open_arms_and_counts_the_rest(
+    seeded: Engine,
+) -> None:
+    workload = seeding.seed_workload(seeded, "small", n_prompts=2)
+    arms = tuple(f"ngram-simple:size_n={n},size_m=8" for n in range(2, 8))
+    seeding.seed_experiment(seeded, workload, 1, arms, n_prompts=2)
+    text = everything(open_page(nav.HOME))
+    assert text.count("is not resolved against off") == 3
+    assert "2 further arms not resolved either" in text
+
+
 def test_history_filters_are_in_the_address(seeded: Engine) -> None:
     app = open_page(nav.HISTORY, h_state="failed")
     assert "**1 of 2** results shown" in everything(app)
@@ -301,9 +312,9 @@ def test_an_unknown_filter_value_is_ignored(seeded: Engine) -> None:
 
 def test_an_address_with_an_arm_that_is_not_here_says_so(seeded: Engine) -> None:
     here = "1 · seeded · off · scripted"
-    assert "was not measured here" not in everything(open_page(nav.COMPARE, a=here))
+    assert "not measured here" not in everything(open_page(nav.COMPARE, a=here))
     app = open_page(nav.COMPARE, a=here, b="9 · gone · off · scripted")
-    assert "The address names 9 · gone · off · scripted, which was" in everything(app)
+    assert "what was not measured here: 9 · gone · off · scripted." in everything(app)
     assert "Choose two arms" in everything(app)
 
 

@@ -13,8 +13,9 @@ def test_every_interval_and_the_line_at_one_are_on_it() -> None:
 
 def test_one_hopeless_interval_does_not_hide_the_others() -> None:
     low, high = ratio_range([(1.5, 1.4, 1.6), (1.4, 0.1, 20.0)])
-    assert low == pytest.approx(0.4 - 0.08 * 3.35)
-    assert high == pytest.approx(3.75 + 0.08 * 3.35)
+    least, most = 1 / 1.75, 1.5 * 1.75
+    assert low == pytest.approx(least - 0.08 * (most - least))
+    assert high == pytest.approx(most + 0.08 * (most - least))
 
 
 def test_nothing_known_leaves_the_line_in_the_middle() -> None:

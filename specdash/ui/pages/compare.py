@@ -145,7 +145,7 @@ def _page() -> None:
     first, second = _choose(found)
     if strange:  # the fields drop what they do not know, and the address with it
         st.info(
-            f"The address names {fmt.plain(fmt.listing(strange))}, which was not measured here. "
+            f"The address names what was not measured here: {fmt.plain(fmt.listing(strange))}. "
             "The link may be old, or of another database.",
             icon=":material/link_off:",
         )

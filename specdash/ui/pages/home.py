@@ -12,6 +12,7 @@ from specdash.ui.board import BoardRow, verdict_board
 from specdash.ui.demo import demo_missing, queue_demo
 
 _CARDS = 12
+_OPEN_SHOWN = 3
 _SETTLED = {
     Verdict.SLOWER: "**Leave drafting off.** The least slow arm tried:",
     Verdict.NO_DIFFERENCE: "**Leave drafting off:** it changes nothing that matters.",
@@ -68,13 +69,16 @@ def _others(row: BoardRow) -> None:
         if row.simpler:
             text += f" {fmt.code(row.simpler)} needs no draft model."
         st.caption(text)
-    for other in row.open_arms:
+    for other in row.open_arms[:_OPEN_SHOWN]:
         s = other.summary
         advice = f" {fmt.plain(s.advice)}" if s.advice else ""
         st.caption(
             f":material/help: {fmt.code(other.arm)} is not resolved against off, "
             f"{fmt.interval(s.ratio_low, s.ratio_high)}.{advice}"
         )
+    more = len(row.open_arms) - _OPEN_SHOWN
+    if more > 0:
+        st.caption(f":material/help: {fmt.plural(more, 'further arm')} not resolved either.")
 
 
 def _board(rows: Sequence[BoardRow]) -> None:
