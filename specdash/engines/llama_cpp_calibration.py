@@ -163,14 +163,13 @@ class _Series:
     def _round(self, depth: int, widths: Sequence[int], look: _Look) -> None:
         """Every width once, and after each wider one a pass of one token.
 
-        That is the unit of every ratio, so its error is in all of them. In plain decoding it
-        follows its like: right after a wide pass it takes about 5 % longer, so one is made before
-        it that does not count. A wide one follows what the drafts did, where there are any.
+        That is the unit of every ratio, so its error is in all of them. Right after a wide pass it
+        takes about 5 % longer than after its like, which is what the loop adds to it in a run. A
+        wide one follows what the drafts did, where there are any.
         """
         for width in widths:
             look.add(_Point(_TARGET, depth, width), self._target_s(depth, width))
             if width > 1:
-                self._target_s(depth, 1)
                 look.add(_Point(_TARGET, depth, 1), self._target_s(depth, 1))
             if width not in _DRAFT_WIDTHS:
                 continue

@@ -123,6 +123,6 @@ def test_after_every_wider_pass_one_token_is_timed_again(
     monkeypatch.setattr(llama_cpp_calibration, "_pass_s", spy)
     plan = replace(_PLAN, depths=(16,), repeats=1)
     engine.calibrate([70, 80, 90], plan, lambda _share: None)
-    up = [1, 2, 1, 1, 3, 1, 1, 24, 1, 1, 64, 1, 1]
-    warm_up = [3, 1, 1, 2, 1, 1, 1]  # leaves wide ones out
+    up = [1, 2, 1, 3, 1, 24, 1, 64, 1]
+    warm_up = [3, 1, 2, 1, 1]  # leaves wide ones out
     assert widths[: len(warm_up) + len(up)] == [*warm_up, *up]
