@@ -41,7 +41,7 @@ def range_words(ratio: Ratio) -> str:
 
 def together_at(n_arms: int) -> float:
     """Level of each of so many intervals that hold together at 95 % (Bonferroni)."""
-    return 1 - 0.05 / max(n_arms, 1)
+    return 1 - 0.05 / n_arms
 
 
 def clean_samples(prompts: Iterable[PromptRatio]) -> list[PromptSample]:
@@ -143,12 +143,14 @@ def settle_candidates(
     search: Sequence[ArmSummary],
     confirm: Sequence[ArmSummary],
     mix: Mapping[str, float],
+    level: float,
 ) -> tuple[Candidate, ...]:
-    """The plan's candidates with what became of them; their ratios without repeating texts."""
+    """The plan's candidates with what became of them; their ratios without repeating texts.
+
+    ``level`` is the confidence of the intervals of the confirmation.
+    """
     measured = {a.text: a for a in search}
-    finalists = [a for a in confirm if not a.is_baseline and a.n_runs]
-    level = together_at(len(finalists))
-    confirmed = {a.text: clean_ratio_over(a.prompts, mix, level) for a in finalists}
+    confirmed = {a.text: clean_ratio_over(a.prompts, mix, level) for a in confirm}
     found = []
     for candidate in plan.candidates:
         summary = measured.get(candidate.arm)

@@ -44,8 +44,13 @@ class Choice:
 
     pick: Pick
     confirmed: ArmSummary | None = None
-    level: float = 0.95
-    """Confidence of the confirmation's interval, so that all finalists' hold together at 95 %."""
+    n_finalists: int = 1
+    """Arms that the confirmation ran."""
+
+    @property
+    def level(self) -> float:
+        """Confidence of the confirmation's interval, so that all finalists' hold at 95 %."""
+        return together_at(self.n_finalists)
 
 
 def find_finalists(
@@ -87,7 +92,8 @@ def choose(
     if not finalists:
         return None
     measured = {a.text: a for a in confirm if not a.is_baseline and a.n_runs}
-    level = together_at(len(measured))
+    n_finalists = max(len(measured), 1)
+    level = together_at(n_finalists)
     ratios = {
         p.summary.text: ratio
         for p in finalists
@@ -97,11 +103,11 @@ def choose(
     picks = {p.summary.text: p for p in finalists}
     if not ratios:
         first = next((p for p in finalists if p.summary.text in measured), finalists[0])
-        return Choice(first, measured.get(first.summary.text), level)
+        return Choice(first, measured.get(first.summary.text), n_finalists)
     faster = [t for t, r in ratios.items() if decide(r.low, r.high) is Verdict.FASTER]
     worth = {t: _worth_together(picks[t], measured[t], ratios[t], mix) for t in faster or ratios}
     best = _cheapest_of_the_best(worth, memory or {})
-    return Choice(picks[best], measured[best], level)
+    return Choice(picks[best], measured[best], n_finalists)
 
 
 def least_slow(search: Sequence[ArmSummary], mix: Mix | None) -> Pick | None:

@@ -12,6 +12,7 @@ from specdash.advisor.account import (
     settle_rungs,
     sign_warning,
     text_warnings,
+    together_at,
 )
 from specdash.advisor.choosing import (
     Choice,
@@ -61,14 +62,20 @@ def decide_advice(findings: Findings) -> Decision:
     searched = choice.pick.summary if choice else None
     summary = choice.confirmed if choice else None
     categories = category_results(searched, summary, findings.mix)
+    n_finalists = choice.n_finalists if choice else 1
     candidates = (
-        settle_candidates(findings.plan, findings.search, findings.confirm, findings.mix)
+        settle_candidates(
+            findings.plan,
+            findings.search,
+            findings.confirm,
+            findings.mix,
+            together_at(n_finalists),
+        )
         if findings.plan
         else ()
     )
     considered = searched.text if searched else None
     price = memory.get(considered) if considered else None
-    confirmed = sum(c.confirmed is not None for c in candidates)
     return Decision(
         kind=kind,
         sentence=words,
@@ -81,7 +88,7 @@ def decide_advice(findings: Findings) -> Decision:
         and choice is not None
         and summary is not None
         and ratio == clean_ratio(summary, findings.mix, choice.level),
-        n_finalists=max(confirmed, 1),
+        n_finalists=n_finalists,
         total_time_ratio=_total_time(choice),
         tied=_ties(choice, kind),
         memory_bytes=price,

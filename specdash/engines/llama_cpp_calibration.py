@@ -164,7 +164,7 @@ class _Series:
         """Every width once, and after each wider one a pass of one token.
 
         That is the unit of every ratio, so its error is in all of them. Right after a wide pass it
-        takes about 5 % longer than after its like, which is what the loop adds to it in a run. A
+        takes about 5 % longer than after its like, about what the loop adds to it in a run. A
         wide one follows what the drafts did, where there are any.
         """
         for width in widths:

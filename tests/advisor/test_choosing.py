@@ -108,4 +108,13 @@ def test_a_finalist_that_never_ran_in_the_confirmation_costs_no_width() -> None:
     late = replace(confirm[1], text="ngram-simple", status="partial", n_runs=0, prompts=())
     found = choose(finalists, [*confirm, late])
     assert found is not None
-    assert (found.pick.summary.text, found.level) == ("ngram-mod", 0.95)
+    assert (found.pick.summary.text, found.n_finalists, found.level) == ("ngram-mod", 1, 0.95)
+
+
+def test_a_finalist_without_a_usable_text_counts_among_those_that_ran() -> None:
+    search = _summaries([OFF, _times(1.50, 0.2), _times(1.45, -0.2)])
+    confirm = _summaries([OFF, _times(1.3), _times(1.4)], first_prompt=10)
+    loops = tuple(replace(p, is_degenerate=True) for p in confirm[2].prompts)
+    found = decide_advice(_findings(search, [*confirm[:2], replace(confirm[2], prompts=loops)]))
+    assert (found.arm, found.n_finalists) == ("ngram-mod", 2)
+    assert found.ratio == clean_ratio(confirm[1], {}, 0.975)
